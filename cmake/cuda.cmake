@@ -42,12 +42,16 @@ list(APPEND gencode -gencode arch=compute_${last},code=compute_${last})
 set(WEFT_HAVE_CUDA ON)
 set(cuda_fatbin ${PROJECT_BINARY_DIR}/kernels.fatbin)
 add_custom_command(
-    OUTPUT ${cuda_fatbin}
-    COMMAND ${WEFT_NVCC} -fatbin -std=c++17 -O3 -fmad=false -diag-suppress 177 -Xfatbin -compress-all ${gencode}
+    OUTPUT ${cuda_fatbin} ${cuda_fatbin}.names
+    COMMAND ${PROJECT_SOURCE_DIR}/cmake/cuda-kernels.sh ${cuda_fatbin}
+            ${PROJECT_SOURCE_DIR}/src/kernels/cuda/names.def
+            ${WEFT_NVCC} -fatbin -std=c++17 -O3 -fmad=false -diag-suppress 177 -Xfatbin -compress-all ${gencode}
             -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
             -MD -MT ${cuda_fatbin} -MF ${cuda_fatbin}.d
-            -o ${cuda_fatbin} ${PROJECT_SOURCE_DIR}/src/kernels/cuda/kernels.cu
+            ${PROJECT_SOURCE_DIR}/src/kernels/cuda/kernels.cu
     DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/cuda/kernels.cu
+            ${PROJECT_SOURCE_DIR}/src/kernels/cuda/names.def
+            ${PROJECT_SOURCE_DIR}/cmake/cuda-kernels.sh
     DEPFILE ${cuda_fatbin}.d
     COMMENT "Compiling kernels for GPUs (${archs})" VERBATIM)
 
@@ -65,6 +69,6 @@ set_source_files_properties(${cuda_sources} PROPERTIES COMPILE_OPTIONS "${WEFT_C
 set(WEFT_CUDA_BIN ${PROJECT_SOURCE_DIR}/src/kernels/cuda/bin.c)
 set_source_files_properties(${WEFT_CUDA_BIN} PROPERTIES
     OBJECT_DEPENDS
-    "${cuda_fatbin};${cuda_dev}/rtc.inl;${cuda_dev}/math.inl;${cuda_dev}/ew_fn.inl"
+    "${cuda_fatbin};${cuda_fatbin}.names;${cuda_dev}/rtc.inl;${cuda_dev}/math.inl;${cuda_dev}/ew_fn.inl"
     COMPILE_OPTIONS
     "${WEFT_CUDA_OPTIONS};-DWF_CUDA_FATBIN=\"${cuda_fatbin}\";-DWF_CUDA_SOURCES=\"${cuda_dev}\"")

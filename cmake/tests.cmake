@@ -1,7 +1,8 @@
 # Every test, found by glob and registered with CTest. The name is the path below test/ without its
 # ending, the label is the folder (unit, ops, golden, ...). All tests get SRC (the source tree),
 # BUILD (the build tree) and WEFT (the command) in the environment and run in BUILD/test.
-# With a sanitizer WEFT_TEST_QUICK=1 is set too: a test that tries many cases may try fewer then.
+# With a sanitizer, and where the same program runs once more on another device or locale,
+# WEFT_TEST_QUICK=1 is set too: a test that tries many cases may try fewer then.
 # A test that needs more than the default time says so in a line "ctest-timeout: SECONDS"; it gets
 # the label "slow" as well.
 
@@ -70,6 +71,13 @@ function(weft_test_program file out_name out_target)
     set(${out_target} ${target} PARENT_SCOPE)
 endfunction()
 
+# Programs that may run two at a time on two cores.
+set(WEFT_SHARING_TESTS
+    "^(unit/(tensor|op|graph|cluster|model|ckpt|data)/|unit/base/([^p]|p[^o])|\
+unit/ps/(client|control|events|hostile|leases|lost|many|plan|predict|renew|saves|server|stall|tables)_test|\
+unit/kernels/(math|ew|random|cuda_plan)_test|unit/net/(stripe|queues|frame|ring)_test|fault/(ckpt|data|net)_)")
+string(REPLACE "\n" "" WEFT_SHARING_TESTS "${WEFT_SHARING_TESTS}")
+
 file(GLOB programs CONFIGURE_DEPENDS
      test/unit/*/*.c test/ops/*.c test/golden/*.c test/fault/*.c)
 file(GLOB fuzzers CONFIGURE_DEPENDS test/fuzz/*.c)
@@ -107,8 +115,9 @@ foreach(file IN LISTS programs)
     if(WEFT_HAVE_CUDA AND name MATCHES "^ops/")
         weft_add_test(cuda/${name} cuda ${timeout} ${target} --device emulated)
     endif()
-    # Spinning threads of two programs on the same cores slow both down many times.
-    if(NOT labels MATCHES "^unit;(tensor|op|graph)$")
+    # Spinning threads of two programs on the same cores slow both down many times. Those below have
+    # one thread, or threads that sleep while they wait.
+    if(NOT name MATCHES "${WEFT_SHARING_TESTS}")
         set_tests_properties(${name} PROPERTIES PROCESSORS 2)
     endif()
 endforeach()
@@ -128,7 +137,8 @@ foreach(file IN LISTS programs)
     if(NOT WEFT_SANITIZE AND name MATCHES "${WEFT_DEVICE_TESTS}")
         weft_timeout(${file} timeout)
         weft_add_test(device/${name} device ${timeout} ${target})
-        set_property(TEST device/${name} APPEND PROPERTY ENVIRONMENT WEFT_TEST_DEVICE=fake:0)
+        set_property(TEST device/${name} APPEND PROPERTY ENVIRONMENT
+            WEFT_TEST_DEVICE=fake:0 WEFT_TEST_QUICK=1)
         set_tests_properties(device/${name} PROPERTIES PROCESSORS 2)
     endif()
 endforeach()
@@ -152,8 +162,12 @@ foreach(file IN LISTS programs)
         list(APPEND chosen locale/${name})
         weft_timeout(${file} timeout)
         weft_add_test(locale/${name} locale ${timeout} ${target})
-        set_property(TEST locale/${name} APPEND PROPERTY ENVIRONMENT WEFT_TEST_LOCALE=de_DE.UTF-8)
-        set_tests_properties(locale/${name} PROPERTIES SKIP_RETURN_CODE 77 PROCESSORS 2)
+        set_property(TEST locale/${name} APPEND PROPERTY ENVIRONMENT
+            WEFT_TEST_LOCALE=de_DE.UTF-8 WEFT_TEST_QUICK=1)
+        set_tests_properties(locale/${name} PROPERTIES SKIP_RETURN_CODE 77)
+        if(NOT name MATCHES "${WEFT_SHARING_TESTS}")
+            set_tests_properties(locale/${name} PROPERTIES PROCESSORS 2)
+        endif()
     endif()
     if(name MATCHES "^unit/(base/format|train/locale)_test$" OR name MATCHES "${WEFT_TEXT_TESTS}")
         foreach(test IN LISTS chosen)
@@ -166,6 +180,12 @@ endforeach()
 # A fuzzer is a file with LLVMFuzzerTestOneInput. The ordinary tests replay its corpus,
 # test/fuzz/corpus/NAME/, and try changes of it for a few seconds; with WEFT_FUZZ the same program
 # searches for new inputs with libFuzzer, led by coverage.
+# Without a sanitizer little is noticed: the search is short.
+if(WEFT_SANITIZE)
+    set(search 3)
+else()
+    set(search 1)
+endif()
 foreach(file IN LISTS fuzzers)
     weft_test_program(${file} name target)
     cmake_path(GET file STEM stem)
@@ -175,7 +195,7 @@ foreach(file IN LISTS fuzzers)
         weft_add_test(${name} fuzz 300 ${target} -runs=20000 -max_total_time=60 ${corpus})
     else()
         target_sources(${target} PRIVATE test/fuzz/replay.c)
-        weft_add_test(${name} fuzz ${WEFT_TEST_TIMEOUT} ${target} -search=3 ${corpus})
+        weft_add_test(${name} fuzz ${WEFT_TEST_TIMEOUT} ${target} -search=${search} ${corpus})
     endif()
 endforeach()
 
@@ -208,11 +228,15 @@ if(TARGET weft_static AND (NOT WEFT_TEST_ONLY OR "test/sim" MATCHES "${WEFT_TEST
     target_compile_options(test-sim PRIVATE -UNDEBUG)
     target_link_libraries(test-sim PRIVATE weft_common weft_static)
     weft_add_test(sim/seeds sim ${WEFT_TEST_TIMEOUT} test-sim --seeds 0:3000)
+    weft_add_test(sim/found sim ${WEFT_TEST_TIMEOUT} test-sim --found ${PROJECT_SOURCE_DIR}/test/sim/found.txt)
     weft_add_test(sim/async sim ${WEFT_TEST_TIMEOUT} test-sim --mode async --seeds 0:3000)
     weft_add_test(sim/stale sim ${WEFT_TEST_TIMEOUT} test-sim --mode stale --seeds 0:3000)
     weft_add_test(sim/real sim ${WEFT_TEST_TIMEOUT} test-sim --real --seeds 0:300)
+    weft_add_test(sim/real_async sim ${WEFT_TEST_TIMEOUT} test-sim --real --mode async --seeds 0:200)
+    weft_add_test(sim/real_stale sim ${WEFT_TEST_TIMEOUT} test-sim --real --mode stale --seeds 0:200)
     if(NOT WEFT_SANITIZE)
-        weft_add_test(sim/guards "sim;slow" 1800 python3 ${PROJECT_SOURCE_DIR}/tools/mutate-sim $<TARGET_FILE:weft_static>)
+        weft_add_test(sim/guards "sim;slow" 1800 python3 ${PROJECT_SOURCE_DIR}/tools/mutate-sim $<TARGET_FILE:weft_static>
+                      --unnoticed 300)
         set_tests_properties(sim/guards PROPERTIES PROCESSORS 2)
     endif()
 endif()
@@ -245,6 +269,9 @@ foreach(file IN LISTS scripts)
         continue()
     endif()
     weft_add_test(${name} ${label} ${timeout} bash ${file})
+    if(name STREQUAL "cli/launch_certs") # its certificates last for seconds
+        set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+    endif()
 endforeach()
 
 # Examples named in examples/TESTS ("name arguments...") run as tests; @SRC@ is the source folder.

@@ -1,7 +1,8 @@
 /* mlp.c - a net with dropout on one parameter server and two workers: a monitored session with
  * hooks, checkpoints and a last step.
  *
- *   mlp [LAST_STEP [FOLDER]]     starts a chief, a server and two workers on this machine
+ *   mlp [LAST_STEP [FOLDER [CONSISTENCY]]]     starts a chief, a server and two workers on this
+ *                                              machine; sync, async, or stale(2)
  *
  * The same folder again resumes from its newest checkpoint, if LAST_STEP is beyond it. */
 #include <stdio.h>
@@ -16,6 +17,7 @@ extern char **environ;
 struct job {
     int64_t last_step;
     const char *folder;
+    int64_t shown; /* hundreds of steps */
     float x[SAMPLES][WIDTH];
     int32_t y[SAMPLES];
 };
@@ -51,10 +53,13 @@ static weft_status begin(void *arg, weft_trainer *t)
 
 static weft_status show(void *arg, weft_session *s, const weft_logs *logs)
 {
-    (void)arg;
-    if (weft_session_step(s) % 100 == 0)
+    struct job *j = arg;
+
+    /* asynchronous: when this worker looks again, others may have taken several steps */
+    if (weft_session_step(s) / 100 > j->shown)
         printf("step %lld: loss %.4f, accuracy %.3f\n", (long long)weft_session_step(s),
                weft_logs_get(logs, "loss"), weft_logs_get(logs, "accuracy"));
+    j->shown = weft_session_step(s) / 100;
     fflush(stdout);
     return WEFT_OK;
 }
@@ -84,7 +89,7 @@ static weft_status compile(weft_worker *w, weft_model **m, weft_trainer **t)
 static weft_status train(struct job *j, weft_worker *w, weft_trainer *t, weft_data *d)
 {
     const weft_hook hook = {
-        .size = sizeof hook, .name = "show", .decides_only = true, .after_run = show};
+        .size = sizeof hook, .name = "show", .arg = j, .decides_only = true, .after_run = show};
     const weft_hook greeting = {.size = sizeof hook, .name = "greeting", .begin = begin};
     const weft_hook hooks[] = {greeting, hook};
     const weft_ds s =
@@ -136,6 +141,7 @@ int main(int argc, char **argv)
     static struct job j;
     weft_ctx *ctx = NULL;
     weft_program *p = NULL;
+    weft_ps_opts servers = {.size = sizeof servers, .consistency = argc > 3 ? argv[3] : NULL};
     weft_status st;
 
     j.last_step = argc > 1 ? atoll(argv[1]) : 1000;
@@ -147,7 +153,7 @@ int main(int argc, char **argv)
             ctx,
             WEFT_OPTS(weft_program_opts, .workers = 2, .ps = 1, .env = (const char *const *)environ,
                       .argv = (const char *const *)argv, .work = work, .work_arg = &j, .seed = 1,
-                      .devices = "worker: cpu threads=1"),
+                      .devices = "worker: cpu threads=1", .servers = &servers),
             &p);
     if (!st)
         st = weft_program_run(p);

@@ -138,8 +138,10 @@ typedef struct weft_ctx_opts {
                            * that use several devices: "cpu:0, cpu:1"; or a device with memory of
                            * its own: "gpu:0". Then functions keep their variables there and
                            * compute there; ops that the device has no kernel for run on the cpu,
-                           * unless the word strict is in the list: "gpu:0, strict". NULL: the
-                           * cpu. WEFT_ENOENT names one that does not exist */
+                           * unless the word strict is in the list: "gpu:0, strict". With
+                           * several ("gpu:0, gpu:1") they do so on the first, and strategies use
+                           * all; "gpu:0*2" is one used as two, gpu:0 and gpu:0.1. NULL: the cpu.
+                           * WEFT_ENOENT names one that does not exist */
     int spin_us; /* how long an idle thread of the pool, or a caller that waits for one, looks for
                   * work before it sleeps, in microseconds. 0: 2000. WEFT_ZERO: it sleeps at once,
                   * which is right where several processes share the cores */

@@ -51,6 +51,11 @@ typedef struct weft_dist_counts {
      * they are from, with those of which a part of a message is there: their next messages. */
     int64_t send_queue_messages, send_queue_bytes;
     int64_t receive_queue_messages, receive_queue_bytes;
+    /* Of a worker in asynchronous training: how many shards of others were applied between what one
+     * of its shards was computed from and its own: the mean over shards and parts of the
+     * parameters, and the most. */
+    double staleness;
+    int64_t staleness_most;
 } weft_dist_counts;
 
 /* Where variables are that no device scope places on a server ("/job:ps/task:1":
@@ -106,8 +111,9 @@ typedef struct weft_ps_opts {
     weft_placement placement;
     weft_place_fn *place;
     void *place_arg;
-    /* Slow workers; the result does not change by a bit. balance_s: how often shards may move from
-     * slow workers to fast ones; 0: never. */
+    /* Slow tasks; the result does not change by a bit. balance_s: how often shards may move from
+     * slow workers to fast ones, and parameters from overloaded servers to others, and back; 0:
+     * never. */
     double balance_s;
     /* Backup computation: a worker that has waited as long as this many shards take it computes one
      * that is missing, whoever it belongs to; the first to arrive counts, and no sample is lost.
@@ -133,6 +139,18 @@ typedef struct weft_ps_opts {
      * joins again. Ten times as long for callbacks, validation and checkpoints of the one that
      * decides. 0: 60; below 0: never. */
     double stall_timeout_s;
+    /* Of a worker; the same for all. NULL or "sync": a step is complete when all of its shards are.
+     * "async": each shard is applied by itself, as soon as a worker has computed it from whatever
+     * parameters the servers had; "stale(S)", S from 1 on: likewise, but no worker reads parameters
+     * while another one has completed more than S shards less. weft_fit alone trains so. The chief
+     * leases shards to workers: each sample of an epoch counts once, whoever dies. Epochs end, and
+     * checkpoints are written, when all shards before are applied. Iterations of the optimizer and
+     * its schedule count shards. With weft_compile_opts.update "worker" rounds of logical workers
+     * take the place of shards; their optimizers count batches. */
+    const char *consistency;
+    /* Of a worker: bytes for rows of tables that it keeps, so that those that have not changed are
+     * not sent again; a step that looks up more is possible. 0: 64 MiB. */
+    int64_t row_cache_bytes;
 } weft_ps_opts;
 /* A worker. Every worker runs the same program: the same model, data, seed and calls. In
  * weft_fit the one with the lowest number decides: callbacks are called and files written by it

@@ -50,11 +50,13 @@ typedef struct weft_fn_opts {
     const weft_gradient *gradients; /* one for each variable and group, at most */
     const char *device; /* where variables are kept and ops run if no scope says otherwise: a device
                          * of the context with memory of its own, or "cpu:0" for the host's. NULL:
-                         * that of `share`, otherwise the context's default */
+                         * that of `share`, otherwise the context's default. A function that shares
+                         * parameters and updates none may be on another device: it reads a copy
+                         * there, which is brought up to date before a run */
     bool tf32; /* matrix products of f32 may round their operands to TF32 (10 bits of mantissa)
                 * where the device has faster units for it; sums stay f32. CPUs have none */
-    const char *without; /* for measurements: what plans for a device leave out, words of "mixed
-                          * norms epilogues overlap" (docs/internals/cuda.md); NULL: nothing */
+    const char *without; /* for measurements: words of "mixed norms epilogues overlap attention
+                          * casts residuals" that plans leave out: docs/internals/cuda.md */
 } weft_fn_opts;
 
 WEFT_API weft_status weft_fn_new(weft_graph *g, const weft_fn_opts *opts, weft_fn **out);

@@ -27,6 +27,30 @@
  * that needs another shard fails with WEFT_EPEER. A worker that starts late, starts again, or was
  * left behind gets the version that the job is at: weft_params_step says where.
  *
+ * Asynchronous. With mode WEFT_PARAMS_ASYNC, and servers that are asynchronous or have a bound on
+ * staleness (weft_ps_opts.consistency), there is no step that all wait for. weft_params_pull gives
+ * a worker a shard that no other has, and values, which may be stale; weft_params_wait takes
+ * what was pushed for it, or calls `shard`, sends it, and does not wait for an answer: at most two
+ * shards of a worker are on their way (with a bound: one), which the next pull waits for.
+ *
+ *   while (!weft_params_pull(p) && weft_params_step(p) < 1000) {
+ *       weft_params_mine(p, &shard, &n);          the shard of this worker
+ *       weft_params_get(p, "w", &w);
+ *       …
+ *       weft_params_push(p, shard, "w", &gradient);
+ *       weft_params_wait(p);
+ *   }
+ *
+ * or the loop above as it is. Each shard of each step is applied once on every variable, as an
+ * update of its own, divided by its own weight, in whatever order shards arrive; whoever is killed.
+ * If a worker dies before its shard is applied, another one gets the shard. So "once" is about the
+ * number of step and shard: every sample is used once if the number says which samples they are, as
+ * it does with `shard` above, or where each worker can read all data. A program that takes samples
+ * as they come to it, from a stream of its own, loses those of the shards that it had not yet
+ * applied when it died; none is used twice. A pull returns with step = weft_params_opts.steps when
+ * all shards of all steps are applied, and the values are the last ones. weft_dist_count tells how
+ * stale values were.
+ *
  * One thread at a time; not two objects on one strategy. */
 #ifndef WEFT_PARAMS_H
 #define WEFT_PARAMS_H
@@ -60,7 +84,7 @@ typedef weft_status weft_shard_fn(void *arg, weft_params *p, int64_t shard);
 
 typedef enum weft_params_mode {
     WEFT_PARAMS_SYNC, /* a step is complete when all shards have been pushed */
-    WEFT_PARAMS_ASYNC /* not built yet: WEFT_ENOSUP */
+    WEFT_PARAMS_ASYNC /* workers get shards one by one, and each is applied by itself */
 } weft_params_mode;
 
 typedef struct weft_params_opts {
@@ -78,6 +102,14 @@ typedef struct weft_params_opts {
     weft_shard_fn *shard; /* may be NULL */
     void *shard_arg;
     weft_params_mode mode;
+    /* A directory of checkpoints: values, rows of tables, the optimizer's state and the step. The
+     * newest is read when the object is opened. One is written every checkpoint_steps steps (0:
+     * 1000), in the background, by one worker and by the servers; the last keep_last stay (0:
+     * all). Give all workers the same. NULL: none. */
+    const char *checkpoint;
+    int64_t checkpoint_steps;
+    int keep_last;
+    int64_t steps; /* of the job, asynchronous only: needed there */
 } weft_params_opts;
 
 /* d: of ctx, and it must outlive the object; NULL: everything is in this process. WEFT_ENOSUP for
@@ -90,7 +122,9 @@ WEFT_API void weft_params_free(weft_params *p);
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* The version that the job is at comes here. The first time it returns when the variables are
- * initialized on all servers; weft_params_step is above 0 if the job had begun before. */
+ * initialized on all servers; weft_params_step is above 0 if the job had begun before.
+ * Asynchronous: this worker gets a shard and values for it, unless it has one, or all steps are
+ * done. */
 WEFT_API weft_status weft_params_pull(weft_params *p);
 /* The values of the version that is here. out->data NULL: a view, only to be read, and valid until
  * the next call of wait, pull or set; otherwise they are copied into this memory. Not of tables. */
@@ -101,7 +135,7 @@ WEFT_API weft_status weft_params_rows(weft_params *p, const char *name, int64_t 
 /* Replaces the values of n variables. Before the first pull or wait: the initial values, the same
  * in every worker. Afterwards all workers call it at the same step, and it returns when all servers
  * have the new values: those of the worker that computes shard 0. Optimizers keep their state, and
- * the step its number. Not for tables. */
+ * the step its number. Not for tables. Asynchronous: only before the first pull or wait. */
 WEFT_API weft_status weft_params_set(weft_params *p, int n, const char *const *names,
                                      const weft_tensor *values);
 
@@ -110,7 +144,8 @@ WEFT_API weft_status weft_params_set(weft_params *p, int n, const char *const *n
 WEFT_API int64_t
 weft_params_step(const weft_params *p);                /* updates so far, in all runs of the job */
 WEFT_API int weft_params_shards(const weft_params *p); /* of a step */
-/* The shards that this worker computes while all workers are there: n from *first on. */
+/* The shards that this worker computes while all workers are there: n from *first on. Asynchronous:
+ * the one that it has; n is 0 if it has none. weft_params_step is the step of that shard. */
 WEFT_API void weft_params_mine(const weft_params *p, int64_t *first, int64_t *n);
 
 /* What a shard of the current step contributes to a variable: a gradient, or an increment, of the
@@ -130,9 +165,13 @@ WEFT_API weft_status weft_params_report(weft_params *p, int64_t shard, double va
 /* One step: the shards of this worker are taken from what was pushed, or computed by the function
  * `shard`; it returns when the next version is here. If the job had gone on without this worker, it
  * gets the version that the job is at instead, and what was pushed is dropped. If it fails, nothing
- * has changed, and what was pushed is dropped. */
+ * has changed, and what was pushed is dropped. If servers die with the only copy of a value, all
+ * workers go back to the last checkpoint, or to the first values if there is none, and it returns
+ * there: weft_params_step says where. A checkpoint that could not be written is the status of a
+ * step that counts. Asynchronous: one shard, as above; if there is none yet it gets one. */
 WEFT_API weft_status weft_params_wait(weft_params *p);
-/* The mean of what was reported in the last step, weighted, over the shards of all workers. */
+/* The mean of what was reported in the last step, weighted, over the shards of all workers.
+ * Asynchronous: since the last checkpoint, as far as it was applied at the last pull. */
 WEFT_API double weft_params_reported(const weft_params *p);
 
 /* ---- models that workers train by themselves --------------------------------------------------
@@ -155,8 +194,14 @@ WEFT_API weft_status weft_params_push_trainer(weft_params *p, int64_t shard, wef
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* A checkpoint of the version that is here, now: all workers call it at the same step, and it
+ * returns when it is written, in the worker that writes. Asynchronous: any worker may call it; no
+ * new shards are given out until those that are out are applied and a checkpoint has begun. */
+WEFT_API weft_status weft_params_checkpoint(weft_params *p);
 /* All values as a safetensors file, not the optimizer's state; and back, before the first pull or
- * wait: in every worker. Tables that servers hold are WEFT_ENOSUP. */
+ * wait: in every worker. Any worker may save between two steps; tables that servers hold are read
+ * as a whole, and are in memory meanwhile, as they are when they are loaded; asynchronous: when all
+ * steps are done. */
 WEFT_API weft_status weft_params_save(weft_params *p, const char *path);
 WEFT_API weft_status weft_params_load(weft_params *p, const char *path);
 

@@ -33,7 +33,7 @@ extern "C" {
 typedef struct weft_program weft_program;
 typedef struct weft_worker weft_worker;
 
-/* What a worker does. In a thread of its own, if several tasks are in a process. */
+/* What a worker or an evaluator does. In a thread of its own, if several tasks are in a process. */
 typedef weft_status weft_worker_fn(void *arg, weft_worker *w);
 
 typedef struct weft_program_opts {
@@ -59,6 +59,16 @@ typedef struct weft_program_opts {
     void *log_arg;
     int restarts;       /* of each started process that was killed by a signal; 0: 3, -1: none */
     const char *folder; /* an existing directory for sockets of started tasks; NULL: /tmp */
+    /* Evaluators measure checkpoints while the workers train (weft_worker_next_checkpoint).
+     * evaluate: what they do, with work_arg; they have no strategy. */
+    weft_worker_fn *evaluate;
+    int evaluators; /* of a job that is started on this machine */
+    /* Over which started tasks talk: "shm" (NULL), "uds", or "tls": TLS by certificates of an
+     * authority that exists for this job alone, on ports of this machine. */
+    const char *transport;
+    /* Of tasks with addresses tls:HOST:PORT: the directory that `weft cert` has written, with
+     * authority.pem, and ps-0.pem and ps-0.key for the task ps/0. */
+    const char *keys;
 } weft_program_opts;
 
 /* WEFT_EPARSE, WEFT_EINVAL: a description or the device map is wrong; the text says where. Strings
@@ -77,8 +87,8 @@ WEFT_API weft_status weft_program_run(weft_program *p);
 
 /* ---- the parts of it ------------------------------------------------------------------------- */
 
-/* Starts a chief, all servers and all workers on this machine, as processes or threads. Started
- * processes die with this one, however it ends. */
+/* Starts a chief, all servers, workers and evaluators on this machine, as processes or threads.
+ * Started processes die with this one, however it ends. */
 WEFT_API weft_status weft_program_start(weft_program *p);
 /* Waits until all started tasks have ended, at most so many seconds (0: as long as it takes; after
  * that WEFT_ETIME, and join may be called again). Killed processes are started again meanwhile. The
@@ -105,7 +115,7 @@ WEFT_API const char *weft_worker_name(const weft_worker *w); /* "worker/1" */
 WEFT_API int weft_worker_index(const weft_worker *w);
 WEFT_API int weft_worker_count(const weft_worker *w); /* workers of the job */
 WEFT_API weft_ctx *weft_worker_ctx(weft_worker *w);
-WEFT_API weft_dist *weft_worker_dist(weft_worker *w);
+WEFT_API weft_dist *weft_worker_dist(weft_worker *w); /* NULL: it is an evaluator */
 /* Threads of the program that end with the worker; join is yours, with a grace of your own. */
 WEFT_API weft_coord *weft_worker_coord(weft_worker *w);
 /* By any thread: the coordinator is asked to stop, and with it the worker's sessions. */
@@ -124,6 +134,14 @@ WEFT_API weft_status weft_worker_config_get(const weft_worker *w, weft_worker_co
 /* weft_session_open, with one hook more: it ends the session when the worker is asked to stop. */
 WEFT_API weft_status weft_worker_session(weft_worker *w, weft_trainer *t, weft_data *d, weft_ds s,
                                          const weft_session_opts *opts, weft_session **out);
+
+/* For evaluators; workers may call it, too. Waits for a checkpoint in the directory whose step is
+ * not *step (-1: any), at most so many seconds (0: as long as it takes); t gets the weights of the
+ * newest, and *step its step. Then measure, for example with weft_evaluate. WEFT_ECANCEL: the job
+ * has ended, or the worker was asked to stop, and the last checkpoint has been read before.
+ * WEFT_ETIME: there is none yet. Checkpoints that cannot be read are left out, with a warning. */
+WEFT_API weft_status weft_worker_next_checkpoint(weft_worker *w, weft_trainer *t, const char *dir,
+                                                 double timeout_s, int64_t *step);
 
 #ifdef __cplusplus
 }

@@ -14,7 +14,14 @@
  * initialized or restored, lost tasks are waited for and replaced, and one worker, the one that
  * decides, writes checkpoints and summaries and calls the hooks that are marked so. A worker that
  * takes its time between two steps holds the others up, and is evicted as one that makes no
- * progress. */
+ * progress.
+ *
+ * With asynchronous servers or a bound on staleness (weft_ps_opts.consistency) no worker waits for
+ * another one: weft_session_run takes one shard of a step, whichever is free, and returns when it
+ * has sent what that gave. weft_session_step counts steps whose shards are applied, by any worker,
+ * and this worker's last one. Weights that hooks read are those that its last shard was computed
+ * from; hooks cannot set them. Where training ends, shards that are out are finished first: then
+ * all workers have the same parameters. */
 #ifndef WEFT_SESSION_H
 #define WEFT_SESSION_H
 
@@ -51,7 +58,10 @@ typedef struct weft_session_opts {
     int64_t epochs;          /* 0: until something else ends the session */
     int64_t steps_per_epoch; /* 0: the dataset's; required for an endless one */
     /* The step to stop after, counted over all runs; or how many steps to take in this one. 0: not
-     * given. A later session continues where this one stopped. */
+     * given. A later session continues where this one stopped. A round of workers that update
+     * (weft_compile_opts.every) ends with last_step, but is not cut by n_steps. Asynchronous
+     * training ends at last_step exactly, and with n_steps at the first step after them that no
+     * worker has begun. */
     int64_t last_step, n_steps;
     const char *checkpoint;   /* a directory; NULL: none */
     int64_t checkpoint_steps; /* one every so many; 0 with checkpoint_seconds 0: 600 seconds */

@@ -73,6 +73,23 @@ typedef struct weft_compile_opts {
      * weights and the metrics that are not given here are those it was compiled with. Losses and
      * metrics of your own must be registered first (weft/sys/loss.h). */
     const char *like;
+    /* "server" (NULL): the gradients of all shards are added, and one update is made. "worker":
+     * each shard is a logical worker, which trains `every` batches (0: 1) on a copy of its own,
+     * with its own optimizer; then the copies are merged, and the next round begins with what comes
+     * of it. A batch is divided among the logical workers, and is a step. The result depends on the
+     * number of shards and on nothing else. Slots of the optimizer are averaged like moving
+     * averages. Tables are copied whole. One shard gives what training without rounds gives.
+     * With asynchronous training or bounded staleness (weft_ps_opts.consistency) a logical worker's
+     * round begins with the parameters as they are, b, and is merged by itself into what they have
+     * become, v: below, x is the copy, a its share of the round's samples. Slots and moving
+     * averages become v + a (x - v). It resumes between two rounds. */
+    const char *update;
+    int every; /* batches of a round; the last of an epoch may have fewer */
+    /* "mean" (NULL): the mean of what the copies have changed is added, by samples. "models": the
+     * mean of the copies. The same but for rounding: with "mean", what no copy changes stays as it
+     * is to the bit. "sum": all that has changed is added. One by one: v + a (x - b);
+     * v + a (x - v), elastic averaging; v + (x - b). */
+    const char *merge;
 } weft_compile_opts;
 
 /* The optimizer's state and the weights are newly initialized: a trainer has its own. To continue
@@ -291,6 +308,16 @@ WEFT_API const char *weft_trainer_weight_name(const weft_trainer *t, int i);
 WEFT_API weft_status weft_trainer_weight(weft_trainer *t, const char *name, weft_tensor *out);
 WEFT_API weft_status weft_trainer_set_weight(weft_trainer *t, const char *name,
                                              const weft_tensor *value);
+/* Rows of a table (a weight [rows, width] that is only looked up): as a step looks them up now, and
+ * new values for them; the optimizer's slots stay. ids: distinct. Where parameter servers hold the
+ * table, rows are set before the first step, or by callbacks of weft_fit, on the worker that
+ * decides: all servers have them before the next step, also if this worker dies. Between two steps
+ * at most 256 MiB; WEFT_ELIMIT says so. A callback reads rows as it has set them; WEFT_ESTATE: best
+ * weights are being restored (EarlyStopping), and servers give rows after that. */
+WEFT_API weft_status weft_trainer_rows(weft_trainer *t, const char *name, int64_t n,
+                                       const int64_t *ids, float *rows);
+WEFT_API weft_status weft_trainer_set_rows(weft_trainer *t, const char *name, int64_t n,
+                                           const int64_t *ids, const float *rows);
 
 /* ---- saved models ---------------------------------------------------------------------------- */
 
@@ -319,7 +346,9 @@ typedef struct weft_load_opts {
 } weft_load_opts;
 
 /* Loads weights from a safetensors file by name. All are checked before the first is changed; if
- * shapes differ, WEFT_ESHAPE names both. *n_loaded (may be NULL): how many were loaded. */
+ * shapes differ, WEFT_ESHAPE names both. *n_loaded (may be NULL): how many were loaded. Tables that
+ * servers hold are loaded when training has been set up, before its first step: by `train_begin` of
+ * a callback, or weft_session_opts.init. */
 WEFT_API weft_status weft_trainer_load_weights(weft_trainer *t, const char *path,
                                                const weft_load_opts *opts, int *n_loaded);
 /* The same from another trainer, of this model or another: after changing which layers are frozen,

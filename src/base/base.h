@@ -250,7 +250,8 @@ uint32_t wf_crc32c(uint32_t crc, const void *bytes, int64_t n);
 /* For three buffers at the same time: crc[i] is continued by bytes[i]. Three short ones take the
  * time of one. */
 void wf_crc32c_3(const void *const bytes[3], const int64_t n[3], uint32_t crc[3]);
-/* The same with the table, on any CPU: the definition. */
+/* The same without products of 512 bits, and with the table, on any CPU: the definition. */
+uint32_t wf_crc32c_chains(uint32_t crc, const void *bytes, int64_t n);
 uint32_t wf_crc32c_table(uint32_t crc, const void *bytes, int64_t n);
 
 /* ---- threads --------------------------------------------------------------------------------- */

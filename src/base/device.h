@@ -34,6 +34,8 @@ extern const weft_device_driver *const wf_builtin_drivers[];
 weft_status wf_devices_open(weft_ctx *ctx, const weft_ctx_opts *o);
 void wf_devices_free(weft_ctx *ctx);
 
+/* How many devices an item of the list is, n bytes of text: 3 for "gpu:0*3". */
+int wf_device_times(const char *item, size_t n);
 /* The number of a device: "cpu:1", "/cpu:1", "/device:CPU:1", "/job:localhost/task:0/cpu:1". A name
  * without a device is the default; so is cpu:0 if the default is a single group of cores.
  * WEFT_ENOENT lists those that exist. */
@@ -61,6 +63,12 @@ void wf_dev_host_free(struct wf_device *d, void *p, int64_t bytes);
 weft_status wf_dev_get(struct wf_device *d, void *host, const void *from, int64_t bytes);
 weft_status wf_dev_set(struct wf_device *d, void *to, const void *host, int64_t bytes);
 weft_status wf_dev_zero(struct wf_device *d, void *to, int64_t bytes);
+/* A copy from another device's memory, in the order of `stream`, which is one of d's; what is to be
+ * done before it has been waited for on that stream (wf_dev_after). */
+weft_status wf_dev_peer(struct wf_device *d, void *stream, void *to, struct wf_device *other,
+                        const void *from, int64_t bytes);
+/* Work on a stream of d from now on waits for an event of `other`, which may be d. */
+weft_status wf_dev_after(struct wf_device *d, void *stream, struct wf_device *other, void *event);
 /* Several copies, of which the last call waits for all; st: of what was enqueued. */
 void wf_dev_begin(struct wf_device *d);
 weft_status wf_dev_copy(struct wf_device *d, weft_copy_way way, void *to, const void *from,

@@ -1,5 +1,6 @@
 /* devlist.c - opens the devices that a context lists: "cpu", groups of cores ("cpu:0, cpu:1"),
- * devices of drivers ("gpu:0"), and the word strict. */
+ * devices of drivers ("gpu:0"), those that are used as several ("gpu:0*2": gpu:0 and gpu:0.1), and
+ * the word strict. */
 #include "base/device.h"
 
 struct list {
@@ -87,14 +88,16 @@ static weft_status check_ops(const struct wf_device *d)
     return WEFT_OK;
 }
 
+/* again: how often it was opened before. */
 static weft_status open_device(weft_ctx *ctx, const weft_device_driver *driver, int number,
-                               const weft_device_opts *opts, struct wf_device *d)
+                               int again, const weft_device_opts *opts, struct wf_device *d)
 {
     const weft_device_ops *ops = NULL;
     int n = 0;
     weft_status st = driver->count(driver->arg, ctx, &n);
 
-    wf_snprintf(d->name, sizeof d->name, "%.15s:%d", driver->kind, number);
+    wf_snprintf(d->name, sizeof d->name, again ? "%.12s:%d.%d" : "%.15s:%d", driver->kind, number,
+                again);
     d->kind = driver->kind;
     d->ctx = ctx;
     d->limit = opts->memory_limit;
@@ -127,7 +130,8 @@ static weft_status open_device(weft_ctx *ctx, const weft_device_driver *driver, 
     return st;
 }
 
-static weft_status add_device(struct list *l, const weft_device_driver *driver, int number)
+static weft_status add_device(struct list *l, const weft_device_driver *driver, int number,
+                              int again)
 {
     weft_ctx *ctx = l->ctx;
     weft_device_opts opts = {.size = sizeof opts,
@@ -142,7 +146,7 @@ static weft_status add_device(struct list *l, const weft_device_driver *driver, 
     d = wf_alloc(ctx, sizeof *d);
     if (!d)
         return wf_err_nomem(ctx, sizeof *d, "device");
-    st = open_device(ctx, driver, number, &opts, d);
+    st = open_device(ctx, driver, number, again, &opts, d);
     if (st) {
         wf_free(ctx, d);
         return st;
@@ -151,11 +155,39 @@ static weft_status add_device(struct list *l, const weft_device_driver *driver, 
     return WEFT_OK;
 }
 
-static weft_status add_name(struct list *l, const char *name)
+int wf_device_times(const char *item, size_t n)
+{
+    const char *star = memchr(item, '*', n);
+    int times = 0;
+
+    if (!star)
+        return 1;
+    for (star++; star < item + n && wf_is_digit(*star) && times <= WF_MAX_OWN; star++)
+        times = times * 10 + (*star - '0');
+    return star == item + n ? times : 0;
+}
+
+static weft_status add_devices(struct list *l, const weft_device_driver *driver, int number,
+                               int times)
+{
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < times && !st; i++)
+        st = add_device(l, driver, number, i);
+    return st;
+}
+
+static weft_status add_name(struct list *l, char *name)
 {
     const weft_device_driver *driver;
-    int number;
+    int number, times = wf_device_times(name, strlen(name));
 
+    if (times < 1)
+        return wf_err(WEFT_EINVAL, "devices: '%s': a number from 1 on follows the *", name);
+    if (strchr(name, '*') && strncmp(name, "cpu", 3) == 0)
+        return wf_err(WEFT_EINVAL,
+                      "devices: '%s': groups of cores are listed one by one: cpu:0, cpu:1", name);
+    name[strcspn(name, "*")] = 0;
     if (strcmp(name, "strict") == 0) {
         l->ctx->strict_devices = true;
         return WEFT_OK;
@@ -175,7 +207,7 @@ static weft_status add_name(struct list *l, const char *name)
             if (split_name(l->ctx->own[k]->name, driver->kind, &other) && other == number)
                 return wf_err(WEFT_EINVAL, "devices: '%s' is listed twice", name);
         }
-        return add_device(l, driver, number);
+        return add_devices(l, driver, number, times);
     }
     return no_device(l->ctx, name);
 }

@@ -62,6 +62,61 @@ void wf_dev_host_free(struct wf_device *d, void *p, int64_t bytes)
         wf_free(d->ctx, p);
 }
 
+/* ---- two devices ----------------------------------------------------------------------------- */
+
+static bool are_peers(const struct wf_device *a, const struct wf_device *b)
+{
+    return a->ops.copy_peer && a->ops.copy_peer == b->ops.copy_peer;
+}
+
+weft_status wf_dev_after(struct wf_device *d, void *stream, struct wf_device *other, void *event)
+{
+    if (d == other || are_peers(d, other))
+        return d->ops.stream_wait(d->dev, stream, event);
+    return other->ops.event_sync(other->dev, event);
+}
+
+/* Through the host's memory, part by part. */
+static weft_status copy_over(struct wf_device *d, void *stream, void *to, struct wf_device *other,
+                             const void *from, int64_t bytes)
+{
+    int64_t part = wf_min_i64(bytes, 4 << 20);
+    void *host = NULL;
+    weft_status st = wf_dev_host_alloc(d, part, "a copy between devices", &host);
+
+    if (!st) /* what the stream waits for has happened */
+        st = d->ops.stream_sync(d->dev, stream);
+    for (int64_t at = 0; at < bytes && !st; at += part) {
+        int64_t n = wf_min_i64(part, bytes - at);
+
+        st = wf_dev_get(other, host, (const char *)from + at, n);
+        if (!st)
+            st = d->ops.copy(d->dev, stream, WEFT_COPY_IN, (char *)to + at, host, (size_t)n);
+        if (!st)
+            st = d->ops.stream_sync(d->dev, stream);
+    }
+    wf_dev_host_free(d, host, part);
+    return st;
+}
+
+weft_status wf_dev_peer(struct wf_device *d, void *stream, void *to, struct wf_device *other,
+                        const void *from, int64_t bytes)
+{
+    weft_status st = WEFT_ENOSUP;
+
+    if (bytes <= 0)
+        return WEFT_OK;
+    if (d == other)
+        return d->ops.copy(d->dev, stream, WEFT_COPY_WITHIN, to, from, (size_t)bytes);
+    if (are_peers(d, other))
+        st = d->ops.copy_peer(d->dev, stream, to, other->dev, from, (size_t)bytes);
+    if (st == WEFT_ENOSUP)
+        st = copy_over(d, stream, to, other, from, bytes);
+    return st ? wf_err_wrap(st, "from %s to %s", other->name, d->name) : WEFT_OK;
+}
+
+/* ---- copies that are waited for -------------------------------------------------------------- */
+
 void wf_dev_begin(struct wf_device *d)
 {
     pthread_mutex_lock(&d->lock);

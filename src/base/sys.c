@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -85,6 +87,14 @@ static int sys_shutdown(void *arg, int fd, int how)
 {
     (void)arg;
     return shutdown(fd, how) ? -errno : 0;
+}
+
+static int sys_unread(void *arg, int fd)
+{
+    int n = 0;
+
+    (void)arg;
+    return ioctl(fd, FIONREAD, &n) ? -errno : n;
 }
 
 static int sys_poll(void *arg, struct pollfd *fds, int n, int timeout_ms)
@@ -200,9 +210,16 @@ static int sys_memfd_create(void *arg, const char *name, unsigned flags)
     return fd < 0 ? -errno : fd;
 }
 
+/* Beyond the limit on the size of files, which counts for memory, too, the system would end the
+ * process with a signal. */
 static int sys_ftruncate(void *arg, int fd, int64_t bytes)
 {
+    struct rlimit most;
+
     (void)arg;
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY &&
+        (uint64_t)bytes > most.rlim_cur)
+        return -EFBIG;
     return ftruncate(fd, bytes) ? -errno : 0;
 }
 
@@ -266,6 +283,7 @@ const struct wf_sys wf_sys_posix = {
     .sendmsg = sys_sendmsg,
     .recvmsg = sys_recvmsg,
     .shutdown = sys_shutdown,
+    .unread = sys_unread,
     .poll = sys_poll,
     .epoll_create = sys_epoll_create,
     .epoll_ctl = sys_epoll_ctl,

@@ -30,6 +30,7 @@ struct wf_sys {
     int64_t (*sendmsg)(void *arg, int fd, const struct msghdr *m, int flags);
     int64_t (*recvmsg)(void *arg, int fd, struct msghdr *m, int flags);
     int (*shutdown)(void *arg, int fd, int how);
+    int (*unread)(void *arg, int fd); /* bytes that have arrived: FIONREAD */
     int (*poll)(void *arg, struct pollfd *fds, int n, int timeout_ms);
     int (*epoll_create)(void *arg);
     int (*epoll_ctl)(void *arg, int set, int op, int fd, struct epoll_event *e);

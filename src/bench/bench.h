@@ -13,10 +13,9 @@
 enum {
     WF_BENCH_PEERS = 64,
     WF_BENCH_TEXT = 2048,
-    WF_BENCH_WINDOW = 4,      /* messages of a link that are on their way in "64 peers" */
-    WF_BENCH_SMALL = 64,      /* bytes of a round trip */
-    WF_BENCH_BLOCK = 4096,    /* bytes each way in "64 peers" */
-    WF_BENCH_SPIN_US = 100000 /* "spinning" */
+    WF_BENCH_WINDOW = 4,  /* messages of a link that are on their way in "64 peers" */
+    WF_BENCH_SMALL = 64,  /* bytes of a round trip */
+    WF_BENCH_BLOCK = 4096 /* bytes each way in "64 peers" */
 };
 
 /* ---- orders ---------------------------------------------------------------------------------- */
@@ -37,8 +36,8 @@ struct wf_bench_pem {
 };
 
 struct wf_bench_order {
-    int op, spin_us, connections;
-    bool no_checksums, raw, trips;
+    int op, connections;
+    bool no_checksums, raw, trips, spins;
     int64_t bytes, rounds;
     char transport[8], address[320];
     int raw_port;      /* of tcp and tls */
@@ -64,7 +63,7 @@ struct wf_bench_ours {
     bool sockets; /* of tcp and tls: a pair may have several connections */
     _Atomic int n_links;
     bool driver;
-    uint8_t *memory; /* that is sent and received */
+    uint8_t *memory; /* that is sent and received, also without weft */
     int64_t room;
     struct wf_region *region; /* over shm: of link[0] */
     struct wf_part part;
@@ -110,7 +109,6 @@ struct wf_bench_raw {
     bool spins;
     int set;             /* of epoll, where a thread sleeps that does not spin; 0: none */
     void *ssl, *ssl_ctx; /* of OpenSSL */
-    uint8_t *memory;
 };
 
 weft_status wf_bench_raw_listen(struct wf_bench_order *as, int *fd); /* fills in where */

@@ -102,7 +102,8 @@ weft_status wf_bench_ours_open(struct wf_bench_ours *o, weft_ctx *ctx,
     struct wf_net_opts opts = {
         .self = {.role = "bench"},
         .calls = {o, NULL, on_up, on_down, on_place, on_received},
-        .spin_us = as->spin_us,
+        .spin_us = 0, /* who spins attends: a node's thread that spins on after that would take
+                       * the core from what is measured next */
         .no_checksums = as->no_checksums,
         .connections = as->connections,
     };

@@ -16,7 +16,6 @@ struct peer {
 static void close_all(struct peer *p)
 {
     wf_bench_ours_close(&p->ours);
-    wf_free(p->ctx, p->raw.memory);
     wf_bench_raw_close(&p->raw);
     wf_bench_map_close(&p->mapped);
 }
@@ -24,7 +23,6 @@ static void close_all(struct peer *p)
 static weft_status open_all(struct peer *p, const struct wf_bench_order *as)
 {
     weft_status st = wf_bench_ours_open(&p->ours, p->ctx, as, &as->pem, false);
-    int64_t room = wf_max_i64(as->bytes, WF_BENCH_BLOCK);
 
     if (!st)
         st = wf_bench_ours_connect(&p->ours, as->address);
@@ -32,12 +30,7 @@ static weft_status open_all(struct peer *p, const struct wf_bench_order *as)
         st = wf_bench_ours_await(&p->ours, 1);
     if (!st && as->raw && strcmp(as->transport, "shm") == 0)
         return wf_bench_map_open(&p->mapped, as->bytes, as->raw_name);
-    if (!st && as->raw) {
-        p->raw.memory = wf_alloc(p->ctx, (size_t)room);
-        st = p->raw.memory ? wf_bench_raw_connect(&p->raw, as)
-                           : wf_err_nomem(p->ctx, (size_t)room, "the bytes of a message");
-    }
-    return st;
+    return st || !as->raw ? st : wf_bench_raw_connect(&p->raw, as);
 }
 
 static weft_status raw_stream(struct peer *p, const struct wf_bench_order *o)
@@ -45,9 +38,9 @@ static weft_status raw_stream(struct peer *p, const struct wf_bench_order *o)
     weft_status st = WEFT_OK;
 
     for (int64_t i = 0; i < o->rounds && !st; i++) {
-        st = wf_bench_raw_read(&p->raw, p->raw.memory, o->bytes);
+        st = wf_bench_raw_read(&p->raw, p->ours.memory, o->bytes);
         if (!st)
-            st = wf_bench_raw_write(&p->raw, p->raw.memory, WF_BENCH_SMALL);
+            st = wf_bench_raw_write(&p->raw, p->ours.memory, WF_BENCH_SMALL);
     }
     return st;
 }
@@ -57,9 +50,9 @@ static weft_status raw_ping(struct peer *p, const struct wf_bench_order *o)
     weft_status st = WEFT_OK;
 
     for (int64_t i = 0; i < o->rounds && !st; i++) {
-        st = wf_bench_raw_read(&p->raw, p->raw.memory, o->bytes);
+        st = wf_bench_raw_read(&p->raw, p->ours.memory, o->bytes);
         if (!st)
-            st = wf_bench_raw_write(&p->raw, p->raw.memory, o->bytes);
+            st = wf_bench_raw_write(&p->raw, p->ours.memory, o->bytes);
     }
     return st;
 }

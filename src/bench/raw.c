@@ -138,7 +138,7 @@ static weft_status start(struct wf_bench_raw *r, const struct wf_bench_order *as
 
     if (!is_unix(as))
         setsockopt(r->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    r->spins = as->spin_us > 0;
+    r->spins = as->spins;
     if (strcmp(as->transport, "tls") != 0)
         return as->trips && !r->spins ? open_set(r) : WEFT_OK;
     r->ssl_ctx = new_tls(&as->pem);

@@ -24,31 +24,31 @@ static const char *const names[] = {"one way", "round trip", "64 peers", "idle",
 static const struct measure {
     const char *transport, *mode;
     enum kind kind;
-    bool no_checksums;
-    int spin_us;
+    bool no_checksums, spins;
     double target;
     bool at_most;
 } measures[] = {
-    {"shm", "every byte touched", ONE_WAY, false, WF_BENCH_SPIN_US, 0.9, false},
-    {"shm", "spinning", ROUND_TRIP, false, WF_BENCH_SPIN_US, 0, true}, /* from the cache line */
-    {"shm", "sleeping", ROUND_TRIP, false, 0, 0, true},
-    {"shm", "", PEERS, false, 0, 0.8, false},
-    {"shm", "64 peers", IDLE, false, 0, 1, true},
-    {"tcp", "no checksums", ONE_WAY, true, 0, 0.95, false},
-    {"tcp", "checksums", ONE_WAY, false, 0, 0.85, false},
-    {"uds", "", ONE_WAY, false, 0, 0, false},
-    {"tls", "", ONE_WAY, false, 0, 0.95, false},
-    {"tcp", "spinning", ROUND_TRIP, false, WF_BENCH_SPIN_US, 1.2, true},
-    {"tcp", "sleeping", ROUND_TRIP, false, 0, 1.2, true},
-    {"uds", "spinning", ROUND_TRIP, false, WF_BENCH_SPIN_US, 0, true},
-    {"uds", "sleeping", ROUND_TRIP, false, 0, 0, true},
-    {"tls", "sleeping", ROUND_TRIP, false, 0, 0, true},
-    {"tcp", "", PEERS, false, 0, 0.8, false},
-    {"uds", "", PEERS, false, 0, 0.8, false},
-    {"tls", "", PEERS, false, 0, 0.8, false},
-    {"tcp", "64 peers", IDLE, false, 0, 1, true},
-    {"uds", "64 peers", IDLE, false, 0, 1, true},
-    {"tls", "64 peers", IDLE, false, 0, 1, true},
+    /* the target of a round trip over shm comes from the cache line */
+    {"shm", "every byte touched", ONE_WAY, .spins = true, .target = 0.9},
+    {"shm", "spinning", ROUND_TRIP, .spins = true, .at_most = true},
+    {"shm", "sleeping", ROUND_TRIP, .at_most = true},
+    {"shm", "", PEERS, .target = 0.8},
+    {"shm", "64 peers", IDLE, .target = 1, .at_most = true},
+    {"tcp", "no checksums", ONE_WAY, .no_checksums = true, .target = 0.95},
+    {"tcp", "checksums", ONE_WAY, .target = 0.85},
+    {"uds", "", ONE_WAY, .target = 0},
+    {"tls", "", ONE_WAY, .target = 0.95},
+    {"tcp", "spinning", ROUND_TRIP, .spins = true, .target = 1.2, .at_most = true},
+    {"tcp", "sleeping", ROUND_TRIP, .target = 1.2, .at_most = true},
+    {"uds", "spinning", ROUND_TRIP, .spins = true, .at_most = true},
+    {"uds", "sleeping", ROUND_TRIP, .at_most = true},
+    {"tls", "sleeping", ROUND_TRIP, .at_most = true},
+    {"tcp", "", PEERS, .target = 0.8},
+    {"uds", "", PEERS, .target = 0.8},
+    {"tls", "", PEERS, .target = 0.8},
+    {"tcp", "64 peers", IDLE, .target = 1, .at_most = true},
+    {"uds", "64 peers", IDLE, .target = 1, .at_most = true},
+    {"tls", "64 peers", IDLE, .target = 1, .at_most = true},
 };
 
 struct driver {
@@ -151,7 +151,6 @@ static weft_status listen_ours(struct driver *d)
 static void close_links(struct driver *d)
 {
     wf_bench_ours_close(&d->ours);
-    wf_free(d->ctx, d->raw.memory);
     wf_bench_raw_close(&d->raw);
     wf_bench_map_close(&d->mapped);
 }
@@ -181,7 +180,7 @@ static weft_status open_links(struct driver *d, const struct measure *m, int n_p
     weft_status st;
 
     d->open.op = WF_BENCH_OPEN;
-    d->open.spin_us = m->spin_us;
+    d->open.spins = m->spins;
     d->open.connections = d->opts->connections;
     d->open.no_checksums = m->no_checksums;
     d->open.raw = raw;
@@ -208,10 +207,6 @@ static weft_status open_links(struct driver *d, const struct measure *m, int n_p
         st = wf_bench_ours_await(&d->ours, n_peers);
     if (listener >= 0)
         close(listener);
-    if (!st && sockets) {
-        d->raw.memory = wf_alloc(d->ctx, (size_t)d->open.bytes);
-        st = d->raw.memory ? WEFT_OK : wf_err_nomem(d->ctx, (size_t)d->open.bytes, "a message");
-    }
     return st;
 }
 
@@ -233,7 +228,7 @@ static weft_status raw_stream(struct driver *d, double *out)
     int64_t start = wf_now(d->ctx);
 
     for (int i = 0; i < STREAMS && !st; i++) {
-        st = wf_bench_raw_write(&d->raw, d->raw.memory, d->bytes);
+        st = wf_bench_raw_write(&d->raw, d->ours.memory, d->bytes);
         if (!st)
             st = wf_bench_raw_read(&d->raw, back, sizeof back);
     }
@@ -254,7 +249,7 @@ static weft_status raw_region(struct driver *d, double *out)
 
 static weft_status raw_ping(struct driver *d, int64_t rounds, double *out)
 {
-    uint8_t *p = d->raw.memory;
+    uint8_t *p = d->ours.memory;
     weft_status st = order(d, WF_BENCH_RAW_PING, WF_BENCH_SMALL, rounds);
     int64_t start = wf_now(d->ctx);
 
@@ -332,13 +327,13 @@ static weft_status round_trip(struct driver *d, const struct measure *m)
 
     for (int i = 0; i <= d->blocks && !st; i++) {
         st = raw_ping(d, rounds, &raw[i]);
-        if (!st && m->spin_us) {
+        if (!st && m->spins) {
             st = order(d, WF_BENCH_ATTEND, 0, d->ours.n_pings + rounds);
             if (!st)
                 st = get_answer(d);
         }
         if (!st)
-            st = wf_bench_ours_trips(&d->ours, WF_BENCH_SMALL, rounds, m->spin_us > 0, &ours[i]);
+            st = wf_bench_ours_trips(&d->ours, WF_BENCH_SMALL, rounds, m->spins, &ours[i]);
         if (i == 0 && !st) {
             rounds = (int64_t)(BLOCK_S / raw[0] * MIN_ROUNDS);
             rounds = wf_max_i64(rounds, MIN_ROUNDS);
@@ -383,16 +378,16 @@ static weft_status poll_trip(struct driver *d, const struct measure *m)
     struct measure with = *m;
     static const struct measure lines = {.mode = "between the processes", .kind = CACHE_LINE};
     double times[MAX_BLOCKS + 1], ratio[MAX_BLOCKS + 1], mean[MAX_BLOCKS + 1], line[2] = {0, 0};
-    int64_t rounds = m->spin_us ? 20000 : 2000;
+    int64_t rounds = m->spins ? 20000 : 2000;
     weft_status st = open_links(d, m, 1, true);
 
     for (int i = 0; i <= d->blocks && !st; i++) {
-        if (m->spin_us)
+        if (m->spins)
             st = line_time(d, &line[0]);
         if (!st)
-            st = m->spin_us ? spinning_trip(d, rounds, &times[i])
-                            : wf_bench_ours_ping(&d->ours, 1, WF_BENCH_SMALL, 1, rounds, &times[i]);
-        if (!st && m->spin_us)
+            st = m->spins ? spinning_trip(d, rounds, &times[i])
+                          : wf_bench_ours_ping(&d->ours, 1, WF_BENCH_SMALL, 1, rounds, &times[i]);
+        if (!st && m->spins)
             st = line_time(d, &line[1]);
         times[i] *= 1e6 / (double)rounds;
         mean[i] = (line[0] + line[1]) / 2;
@@ -400,10 +395,10 @@ static weft_status poll_trip(struct driver *d, const struct measure *m)
     }
     if (st)
         return st;
-    if (m->spin_us)
+    if (m->spins)
         report(d, &lines, "us", 64, -1, median(mean + 1, d->blocks));
     times[0] = median(times + 1, d->blocks);
-    with.target = m->spin_us ? times[0] / median(ratio + 1, d->blocks) : 0;
+    with.target = m->spins ? times[0] / median(ratio + 1, d->blocks) : 0;
     report(d, &with, "us", WF_BENCH_SMALL, times[0], -1);
     return WEFT_OK;
 }

@@ -196,7 +196,8 @@ static int run(int argc, char **argv)
          "and gpt2 bf16",
          &precision},
         {"without", FLAG_TEXT, "WORDS",
-         "for developers: what plans for a GPU leave out: mixed, norms, epilogues, overlap",
+         "for developers: what plans for a GPU leave out: mixed, norms, epilogues, overlap, "
+         "attention, casts, residuals",
          &s.without},
         {"kernels", FLAG_TEXT, "best|portable",
          "portable kernels give identical results on every machine", &m.kernels},

@@ -54,12 +54,17 @@ static struct figures figures_of(const struct side *d, int steps)
     double rate[MAX_BLOCKS];
     int blocks = d->s.blocks;
 
+    if (d->s.shards == 1 && d->s.workers > 1) /* of this worker */
+        steps = (int)(d->after.shards - d->before.shards) / blocks;
+    steps = steps > 0 ? steps : 1;
     memcpy(rate, d->rate, sizeof rate);
     return (struct figures){.steps_s = median_of(rate, blocks),
                             .waited = (d->after.waited_s - d->before.waited_s) / d->total,
                             .bytes_step = (double)(d->after.sent - d->before.sent +
                                                    d->after.received - d->before.received) /
-                                          steps / blocks};
+                                          steps / blocks,
+                            .staleness = d->after.staleness,
+                            .staleness_most = d->after.staleness_most};
 }
 
 /* The median of the first side's blocks over another's. */
@@ -96,6 +101,74 @@ static weft_status measure(struct side *side, int n, const struct shape *shape, 
     return st;
 }
 
+/* ---- asynchronous training ------------------------------------------------------------------- */
+
+static bool is_async(const struct setting *s)
+{
+    return strcmp(s->consistency, "sync") != 0;
+}
+
+/* A block of small steps lasts long enough for its end, at which all workers wait, not to count. */
+static int async_steps(const struct setting *s, const struct shape *shape)
+{
+    return s->steps ? s->steps : shape->steps * (shape->batch * shape->size[0] > 1 << 17 ? 4 : 10);
+}
+
+/* Blocks of a fit, and in turns with them those of steps of another job. */
+struct turns {
+    struct side *side;
+    int n, steps, other_steps;
+    double begin;
+    weft_status st;
+};
+
+static weft_status end_turn(void *arg, int block)
+{
+    struct turns *t = arg;
+    struct side *d = &t->side[0];
+    double took = wall_clock() - t->begin;
+    weft_status st = WEFT_OK;
+
+    if (block >= 0) {
+        d->total += took;
+        d->rate[block] = t->steps / took;
+    } else {
+        st = weft_dist_count(d->t.dist, &d->before);
+    }
+    for (int k = 1; k < t->n && !st && block >= 0; k++)
+        st = run_block(&t->side[k], t->other_steps, block);
+    if (!st && block + 1 == d->s.blocks)
+        st = weft_dist_count(d->t.dist, &d->after);
+    t->begin = wall_clock();
+    return st;
+}
+
+static weft_status measure_async(struct side *side, int n, const struct shape *shape,
+                                 struct figures *f, double *ratio)
+{
+    struct turns t = {side, n, async_steps(&side->s, shape), shape->steps, wall_clock(), WEFT_OK};
+    weft_status st;
+
+    side->before.size = side->after.size = sizeof side->before;
+    st = open_training(&side->s, shape, side->ps, &side->t);
+    for (int k = 1; k < n && !st; k++) {
+        struct shape other = shape_of(&side[k].s);
+
+        st = open_side(&side[k], &other);
+    }
+    if (!st)
+        st = run_fit(&side->t, side->s.blocks, t.steps, end_turn, &t);
+    for (int k = 0; k < n && !st; k++) {
+        if (k > 0)
+            st = weft_dist_count(side[k].t.dist, &side[k].after);
+        f[k] = figures_of(&side[k], k ? t.other_steps : t.steps);
+        ratio[k] = ratio_of(&side[0], &side[k]);
+    }
+    for (int k = 0; k < n; k++)
+        close_training(&side[k].t);
+    return st;
+}
+
 /* ---- the tasks ------------------------------------------------------------------------------- */
 
 static weft_ps_opts options(const struct setting *s, char path[3][128])
@@ -115,9 +188,37 @@ static weft_ps_opts options(const struct setting *s, char path[3][128])
                           .task = s->task,
                           .replicas = s->replicas,
                           .timeout_s = 10,
+                          .consistency = s->consistency,
                           .authority = path[0],
                           .certificate = path[1],
                           .key = path[2]};
+}
+
+/* What this process has had in memory at most. */
+static double most_memory(void)
+{
+    FILE *from = fopen("/proc/self/status", "r");
+    char line[256];
+    double kb = 0;
+
+    while (from && fgets(line, sizeof line, from))
+        if (sscanf(line, "VmHWM: %lf", &kb) == 1)
+            break;
+    if (from)
+        fclose(from);
+    return kb * 1024;
+}
+
+/* "2G", "500M": bytes; below 0: it is not a size. */
+static int64_t size_of(const char *text)
+{
+    char *end;
+    double n = strtod(text, &end);
+    const char *unit = "KMG", *at = *end ? strchr(unit, *end) : NULL;
+
+    if (end == text || !(n > 0 && n < 1e15) || (*end && (!at || end[1])))
+        return -1;
+    return (int64_t)(n * (at ? (double)((int64_t)1 << 10 * (at - unit + 1)) : 1));
 }
 
 /* What a server was busy with, for the process that has started it. */
@@ -127,7 +228,7 @@ static void on_report(void *arg, const weft_dist_counts *c)
 
     if (!to)
         return;
-    fprintf(to, "%.9f %lld\n", c->busy_s, (long long)c->messages);
+    fprintf(to, "%.9f %lld %.0f\n", c->busy_s, (long long)c->messages, most_memory());
     fclose(to);
 }
 
@@ -138,17 +239,18 @@ static void name_report(const char *folder, int server, char *path, size_t size)
 
 /* The sums of all servers. */
 static void read_reports(const struct setting *s, const struct procs *p, double *busy_s,
-                         double *messages)
+                         double *messages, double *memory)
 {
-    *busy_s = *messages = 0;
+    *busy_s = *messages = *memory = 0;
     for (int i = 0; i < s->servers; i++) {
         char path[160];
-        double busy = 0, n = 0;
+        double busy = 0, n = 0, most = 0;
         FILE *from;
 
         name_report(p->folder, i, path, sizeof path);
         from = fopen(path, "r");
-        if (from && fscanf(from, "%lf %lf", &busy, &n) == 2) {
+        if (from && fscanf(from, "%lf %lf %lf", &busy, &n, &most) == 3) {
+            *memory = fmax(*memory, most);
             *busy_s += busy;
             *messages += n;
         }
@@ -175,9 +277,14 @@ static int run_task(const struct setting *s, const struct shape *shape)
         o.call_arg = report;
     }
     if (strncmp(s->task, "worker", 6) == 0) {
-        st = measure(&side, 1, shape, &f, &ratio);
+        st = is_async(s) ? measure_async(&side, 1, shape, &f, &ratio)
+                         : measure(&side, 1, shape, &f, &ratio);
     } else {
-        st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = s->threads), &ctx);
+        bool limited = s->limit && strncmp(s->task, "ps/", 3) == 0;
+
+        st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = s->threads,
+                                    .memory_limit = limited ? size_of(s->limit) : 0),
+                          &ctx);
         if (!st)
             st = weft_ps_serve(ctx, &o);
         weft_ctx_free(ctx);
@@ -228,22 +335,42 @@ static void list_tasks(const struct setting *s, const struct procs *p, char *clu
 
 static bool start_task(const struct setting *s, struct procs *p, const char *role, int k)
 {
-    char task[32], number[8][16];
-    int values[] = {s->bytes,   s->servers, s->workers, s->replicas,
-                    s->threads, s->blocks,  s->steps,   s->batch};
-    char *argv[] = {"weft",    "bench",      "ps",      "--as",       task,      "--cluster",
-                    NULL,      "--folder",   NULL,      "--bytes",    number[0], "--servers",
-                    number[1], "--workers",  number[2], "--replicas", number[3], "--threads",
-                    number[4], "--blocks",   number[5], "--steps",    number[6], "--batch",
-                    number[7], "--workload", NULL,      NULL};
+    const struct {
+        const char *flag;
+        int value;
+    } row[] = {{"--bytes", s->bytes},        {"--servers", s->servers}, {"--workers", s->workers},
+               {"--replicas", s->replicas},  {"--threads", s->threads}, {"--blocks", s->blocks},
+               {"--steps", s->steps},        {"--batch", s->batch},     {"--rows", s->rows},
+               {"--width", s->width_of_row}, {"--tables", s->tables},   {"--forget", s->forget}};
+    enum { N = sizeof row / sizeof *row };
+    char task[32], number[N][16];
+    const char *argv[] = {"weft",
+                          "bench",
+                          "ps",
+                          "--as",
+                          task,
+                          "--cluster",
+                          s->cluster,
+                          "--folder",
+                          p->folder,
+                          "--workload",
+                          s->workload ? s->workload : "bytes",
+                          "--consistency",
+                          s->consistency,
+                          [13 + 2 * N + 2] = NULL};
+    int n = 13;
 
     snprintf(task, sizeof task, "%s/%d", role, k);
-    for (int i = 0; i < 8; i++)
-        snprintf(number[i], sizeof number[i], "%d", values[i]);
-    argv[6] = (char *)(uintptr_t)s->cluster;
-    argv[8] = p->folder;
-    argv[26] = (char *)(uintptr_t)(s->workload ? s->workload : "bytes");
-    return procs_start(p, argv);
+    for (int i = 0; i < N; i++) {
+        snprintf(number[i], sizeof number[i], "%d", row[i].value);
+        argv[n++] = row[i].flag;
+        argv[n++] = number[i];
+    }
+    if (s->limit) {
+        argv[n++] = "--limit";
+        argv[n++] = s->limit;
+    }
+    return procs_start(p, (char *const *)(uintptr_t)argv);
 }
 
 static weft_status certify(const struct setting *s, const struct procs *p)
@@ -309,10 +436,16 @@ static void print_text(const struct setting *s, const struct shape *shape, const
             "  %.1f steps/s, %.0f samples/s; waiting %.0f %% of the time; %.2f MB a step and "
             "worker\n",
             f->steps_s, f->steps_s * shape->batch, f->waited * 100, f->bytes_step * 1e-6);
-    if (ratio[1] > 0 && strcmp(s->against, "one") != 0)
+    if (is_async(s))
+        fprintf(to, "  staleness %.2f, at most %lld\n", f->staleness, (long long)f->staleness_most);
+    if (ratio[1] > 0 && is_async(s))
+        fprintf(to, "  sync over %s, in samples/s: %.2f\n", s->consistency, s->workers / ratio[1]);
+    else if (ratio[1] > 0 && strcmp(s->against, "one") != 0)
         fprintf(to, "  %.2f of %s\n", ratio[1], s->against);
     if (ratio[2] > 0)
         fprintf(to, "  speed-up over one worker: %.2f\n", ratio[2]);
+    if (shape->fresh && f->memory > 0)
+        fprintf(to, "  the largest server had %.2f GB in memory at most\n", f->memory * 1e-9);
     if (!s->workload)
         fprintf(to, "  %.3f GB/s of parameters, there and back\n",
                 2 * (double)s->bytes * f->steps_s * 1e-9);
@@ -332,19 +465,27 @@ static void print(const struct setting *s, const struct shape *shape, const stru
     }
     fprintf(to,
             "{\"workload\": \"%s\", \"peer\": \"weft\", \"version\": \"%s\", \"consistency\": "
-            "\"sync\", \"transport\": \"%s\", \"ps\": %d, \"servers\": %d, \"workers\": %d, "
+            "\"%s\", \"transport\": \"%s\", \"ps\": %d, \"servers\": %d, \"workers\": %d, "
             "\"replicas\": %d, \"threads\": %d, \"steps_s\": %.2f, \"samples_s\": %.1f, "
             "\"waiting\": %.3f, \"bytes_step\": %.0f, \"against\": \"%s\"",
-            s->workload ? shape->name : "pushpull", weft_version(), s->transport, s->servers,
-            s->servers, s->workers, s->replicas, s->threads, f->steps_s, f->steps_s * shape->batch,
-            f->waited, f->bytes_step, s->against);
+            s->workload ? shape->name : "pushpull", weft_version(), s->consistency, s->transport,
+            s->servers, s->servers, s->workers, s->replicas, s->threads, f->steps_s,
+            f->steps_s * shape->batch, f->waited, f->bytes_step, s->against);
     if (ratio[1] > 0)
         fprintf(to, ", \"against_steps_s\": %.2f", f[1].steps_s);
-    if (ratio[1] > 0 && strcmp(s->against, "one") != 0)
+    if (is_async(s))
+        fprintf(to, ", \"staleness\": %.2f, \"staleness_most\": %lld", f->staleness,
+                (long long)f->staleness_most);
+    if (ratio[1] > 0 && is_async(s))
+        fprintf(to, ", \"sync_over_async\": %.3f", s->workers / ratio[1]);
+    else if (ratio[1] > 0 && strcmp(s->against, "one") != 0)
         fprintf(to, ", \"%s\": %.3f",
                 strcmp(s->against, "local") == 0 ? "of_local" : "of_unreplicated", ratio[1]);
     if (ratio[2] > 0)
         fprintf(to, ", \"speedup\": %.3f", ratio[2]);
+    if (shape->fresh)
+        fprintf(to, ", \"tables\": %d, \"rows\": %d, \"width\": %d, \"server_bytes\": %.0f",
+                shape->n_tables, shape->n_rows, shape->row_width, f->memory);
     if (!s->workload)
         fprintf(to, ", \"bytes\": %d, \"ms\": %.2f, \"gb_s\": %.3f", s->bytes, 1e3 / f->steps_s,
                 2 * (double)s->bytes * f->steps_s * 1e-9);
@@ -388,6 +529,12 @@ static int list_sides(const struct setting *s, struct side *side)
     }
     if (none)
         return n;
+    if (is_async(s)) { /* as many samples of each worker in a step of all */
+        side[n].s.consistency = "sync";
+        side[n].s.shards = s->workers;
+        side[n].s.batch = shape_of(s).batch * s->workers;
+        return n + 1;
+    }
     if (!one) {
         side[n].local = strcmp(s->against, "local") == 0;
         side[n++].s.replicas = 1;
@@ -419,7 +566,7 @@ static weft_status bench_sides(const struct setting *s, const struct shape *shap
         side[k].ps = &o[k];
     }
     if (!st && ok)
-        st = measure(side, n, shape, f, of);
+        st = is_async(s) ? measure_async(side, n, shape, f, of) : measure(side, n, shape, f, of);
     for (int k = 1; k < n; k++) {
         ratio[1] = k == 1 ? of[k] : ratio[1];
         ratio[2] = side[k].one ? of[k] : ratio[2];
@@ -445,7 +592,7 @@ weft_status bench_ps_alone(struct setting *s, const struct shape *shape, struct 
     if (st)
         return st;
     *f = each[0];
-    read_reports(s, p, &f->busy_s, &f->messages);
+    read_reports(s, p, &f->busy_s, &f->messages, &f->memory);
     f->busy_s /= all;
     f->messages /= all;
     return WEFT_OK;
@@ -467,6 +614,11 @@ static int bench(struct setting *s, const struct shape *shape)
         return EXIT_FAILED;
     }
     st = bench_sides(s, shape, &p, f, ratio);
+    if (!st) {
+        double busy_s, messages;
+
+        read_reports(s, &p, &busy_s, &messages, &f->memory);
+    }
     procs_close(&p);
     if (!st)
         print(s, shape, f, ratio, to);
@@ -475,17 +627,51 @@ static int bench(struct setting *s, const struct shape *shape)
     return st ? EXIT_FAILED : EXIT_DONE;
 }
 
-static const char *const others[] = {"local", "one", "unreplicated", "none"};
+static const char *const others[] = {"local", "one", "unreplicated", "sync", "none"};
 #define N_OTHERS ((int)(sizeof others / sizeof *others))
 
 static const char *const transports[] = {"shm", "uds", "tcp", "tls"};
 #define N_TRANSPORTS ((int)(sizeof transports / sizeof *transports))
+
+/* "stale(2)", to its end. */
+static bool is_bound(const char *text)
+{
+    int n = 0, at = 0;
+
+    return sscanf(text, "stale(%d)%n", &n, &at) == 1 && n > 0 && at > 0 && !text[at];
+}
+
+/* A table that is much larger than the memory of one process has nothing to be compared with. */
+static int check_tables(const struct setting *s)
+{
+    bool any = s->rows || s->width_of_row || s->tables || s->forget;
+    double bytes = 8.0 * s->rows * (s->width_of_row ? s->width_of_row : 16) *
+                   (s->tables ? s->tables : MAX_TABLES);
+
+    if (s->rows < 0 || s->width_of_row < 0 || s->width_of_row > 4096 || s->tables < 0 ||
+        s->tables > MAX_TABLES || s->forget < 0 || (s->limit && size_of(s->limit) < 0))
+        return fail(EXIT_USAGE,
+                    "bench ps: --rows and --forget are 0 or more, --width 0 to 4096, --tables 0 to "
+                    "%d, --limit a size as 2G or 500M",
+                    MAX_TABLES);
+    if (any && (!s->workload || strcmp(s->workload, "widedeep") != 0))
+        return fail(EXIT_USAGE,
+                    "bench ps: --rows, --width, --tables and --forget are for --workload widedeep");
+    if (bytes > 4e9 && !s->task && strcmp(s->against, "local") == 0)
+        return fail(EXIT_USAGE,
+                    "bench ps: tables of %.1f GB do not fit into one process: add --against none",
+                    bytes * 1e-9);
+    return EXIT_DONE;
+}
 
 static int check(const struct setting *s)
 {
     if (!check_word("bench ps", "transport", s->transport, transports, N_TRANSPORTS) ||
         !check_word("bench ps", "against", s->against, others, N_OTHERS))
         return EXIT_USAGE;
+    if (is_async(s) && strcmp(s->consistency, "async") && !is_bound(s->consistency))
+        return fail(EXIT_USAGE, "bench ps: --consistency '%s'; there are: sync, async and stale(S)",
+                    s->consistency);
     if (s->servers < 1 || s->workers < 1 || s->servers + s->workers > MAX_TASKS - 4 ||
         s->threads < 1)
         return fail(EXIT_USAGE,
@@ -497,7 +683,7 @@ static int check(const struct setting *s)
         return fail(EXIT_USAGE,
                     "bench ps: --blocks takes 1 to %d, --bytes 1 to 2147483647, --batch 1 to %d",
                     MAX_BLOCKS, MAX_BATCH);
-    return EXIT_DONE;
+    return check_tables(s);
 }
 
 static int run(int argc, char **argv)
@@ -509,8 +695,9 @@ static int run(int argc, char **argv)
                         .servers = 1,
                         .workers = 1,
                         .threads = 1,
-                        .blocks = 5};
-    const char *consistency = "sync", *svg = NULL, *names[16];
+                        .blocks = 5,
+                        .consistency = "sync"};
+    const char *svg = NULL, *names[16];
     bool simulate = false;
     struct shape shape;
     int n, n_names = 0;
@@ -523,13 +710,25 @@ static int run(int argc, char **argv)
         {"replicas", FLAG_INT, "N", "of each piece of the parameters: 1 or 2", &s.replicas},
         {"threads", FLAG_INT, "N", "of each process; default 1", &s.threads},
         {"transport", FLAG_TEXT, "NAME", "shm, uds, tcp or tls; default shm", &s.transport},
-        {"consistency", FLAG_TEXT, "NAME", "sync", &consistency},
+        {"consistency", FLAG_TEXT, "sync|async|stale(S)",
+         "whether workers wait for each other; default sync", &s.consistency},
         {"blocks", FLAG_INT, "N", "measured blocks; reports the median; default 5", &s.blocks},
         {"steps", FLAG_INT, "N", "of a block; default: by the workload", &s.steps},
         {"against", FLAG_TEXT, "NAME",
-         "blocks in turns with: local, one (worker), unreplicated or none; default local",
+         "blocks in turns with: local, one (worker), unreplicated, sync (of --consistency async) "
+         "or "
+         "none; default local",
          &s.against},
         {"batch", FLAG_INT, "N", "samples of a step; default: by the workload", &s.batch},
+        {"rows", FLAG_INT, "N",
+         "of each table of widedeep; every step looks up others; default 100000, and always the "
+         "same",
+         &s.rows},
+        {"width", FLAG_INT, "N", "of a row; default 16", &s.width_of_row},
+        {"tables", FLAG_INT, "N", "of widedeep; default 26", &s.tables},
+        {"forget", FLAG_INT, "STEPS", "rows that this many steps have not updated are forgotten",
+         &s.forget},
+        {"limit", FLAG_TEXT, "SIZE", "of each server's memory, as 2G; default: none", &s.limit},
         {"simulate", FLAG_BOOL, NULL,
          "predict up to 256 workers and 64 servers from costs that are measured here", &simulate},
         {"svg", FLAG_TEXT, "FILE", "of --simulate: write the curves as a picture", &svg},
@@ -545,8 +744,6 @@ static int run(int argc, char **argv)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
     if (n > 0)
         return fail(EXIT_USAGE, "bench ps: unexpected argument '%s'", argv[0]);
-    if (strcmp(consistency, "sync") != 0)
-        return fail(EXIT_USAGE, "bench ps: --consistency '%s'; there is: sync", consistency);
     if (check(&s) != EXIT_DONE)
         return EXIT_USAGE;
     if (s.workload && s.task && strcmp(s.workload, "bytes") == 0)
@@ -563,7 +760,14 @@ static int run(int argc, char **argv)
         return bench_ps_simulate(&s, svg);
     if (svg)
         return fail(EXIT_USAGE, "bench ps: --svg is for --simulate");
-    s.shards = s.workers;
+    if (is_async(&s) && (!s.workload || strcmp(s.workload, "widedeep") == 0))
+        return fail(EXIT_USAGE,
+                    "bench ps: --consistency %s needs --workload softmax64, mlp-s or "
+                    "mlp-l",
+                    s.consistency);
+    if (is_async(&s) && strcmp(s.against, "local") == 0)
+        s.against = "none";
+    s.shards = is_async(&s) ? 1 : s.workers;
     shape = shape_of(&s);
     return s.task ? run_task(&s, &shape) : bench(&s, &shape);
 }

@@ -1,13 +1,46 @@
 /* bench_ps_work.c - what `weft bench ps` trains: the workloads, and a model of so many bytes. */
 #include "bench_ps.h"
 
-enum { TABLE_ROWS = 100000, MAX_LAYERS = 512 /* 2 GB */ };
+enum { TABLE_ROWS = 100000, TABLE_WIDTH = 16, MAX_LAYERS = 512 /* 2 GB */ };
 
 static const struct shape shapes[] = {
-    {"softmax64", 2, 1024, 400, {64, 10}, "sgd learning_rate=0.01 momentum=0.9", 0, 0},
-    {"mlp-s", 3, 128, 300, {784, 128, 10}, "adam learning_rate=0.001", 0, 0},
-    {"mlp-l", 4, 256, 40, {784, 1024, 1024, 10}, "sgd learning_rate=0.01 momentum=0.9", 0, 0},
-    {"widedeep", 4, 2048, 20, {13, 512, 256, 1}, "adagrad learning_rate=0.01", MAX_TABLES, 0},
+    {"softmax64",
+     2,
+     1024,
+     400,
+     {64, 10},
+     "sgd learning_rate=0.01 momentum=0.9",
+     0,
+     0,
+     0,
+     0,
+     0,
+     false},
+    {"mlp-s", 3, 128, 300, {784, 128, 10}, "adam learning_rate=0.001", 0, 0, 0, 0, 0, false},
+    {"mlp-l",
+     4,
+     256,
+     40,
+     {784, 1024, 1024, 10},
+     "sgd learning_rate=0.01 momentum=0.9",
+     0,
+     0,
+     0,
+     0,
+     0,
+     false},
+    {"widedeep",
+     4,
+     2048,
+     20,
+     {13, 512, 256, 1},
+     "adagrad learning_rate=0.01",
+     MAX_TABLES,
+     0,
+     TABLE_ROWS,
+     TABLE_WIDTH,
+     0,
+     false},
 };
 #define N_SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
@@ -40,12 +73,21 @@ struct shape shape_of(const struct setting *s)
             shape = shapes[i];
     if (s->batch)
         shape.batch = s->batch;
+    if (s->tables)
+        shape.n_tables = s->tables;
+    if (s->width_of_row)
+        shape.row_width = s->width_of_row;
+    shape.fresh = s->rows > 0;
+    shape.forget = s->forget;
+    if (s->rows)
+        shape.n_rows = s->rows;
     return shape;
 }
 
 int64_t shape_bytes(const struct shape *shape)
 {
-    int64_t n = shape->n_layers * shape->size[0] * 1024, in = shape->size[0] + 16 * shape->n_tables;
+    int64_t n = shape->n_layers * shape->size[0] * 1024,
+            in = shape->size[0] + (int64_t)shape->row_width * shape->n_tables;
 
     for (int i = 1; i < shape->n_sizes; i++) {
         n += (in + 1) * shape->size[i];
@@ -58,10 +100,13 @@ int64_t shape_bytes(const struct shape *shape)
 static weft_sym look_up(const struct shape *shape, struct training *t, weft_sym x)
 {
     weft_sym part[MAX_TABLES + 1];
-    char name[16], attrs[96];
+    char name[16], attrs[160], evict[40] = "";
 
+    if (shape->forget)
+        snprintf(evict, sizeof evict, " evict=unused(%d)", shape->forget);
     snprintf(attrs, sizeof attrs,
-             "input_dim=%d output_dim=16 embeddings_initializer=random_normal(0,0.01)", TABLE_ROWS);
+             "input_dim=%d output_dim=%d embeddings_initializer=random_normal(0,0.01)%s",
+             shape->n_rows, shape->row_width, evict);
     for (int i = 0; i < shape->n_tables; i++) {
         snprintf(name, sizeof name, "id%d", i);
         part[i] = weft_apply(t->model, "Embedding", attrs,
@@ -104,6 +149,19 @@ static void build(const struct shape *shape, struct training *t)
     weft_model_output(t->model, v);
 }
 
+/* What a step looks up: the same in all processes. */
+static void draw_ids(struct training *t, uint32_t r)
+{
+    for (int k = 0; k < t->n_tables; k++)
+        for (int i = 0; i < t->batch; i++) {
+            uint32_t high = r = r * 1664525 + 1013904223;
+
+            r = r * 1664525 + 1013904223;
+            t->id[k][i] =
+                (int32_t)(((uint64_t)(high >> 16) << 16 | r >> 16) * (uint64_t)t->n_rows >> 32);
+        }
+}
+
 static weft_status make_data(struct training *t, const struct shape *shape)
 {
     int64_t n = shape->batch * shape->size[0] * (shape->n_layers ? shape->n_layers : 1);
@@ -113,15 +171,14 @@ static weft_status make_data(struct training *t, const struct shape *shape)
     t->batch = shape->batch;
     t->n_tables = shape->n_tables;
     t->n_layers = shape->n_layers;
+    t->n_rows = shape->n_rows;
+    t->fresh = shape->fresh;
     for (int k = 0; k < t->n_tables; k++) {
         t->id[k] = malloc((size_t)t->batch * sizeof *t->id[k]);
-        for (int i = 0; t->id[k] && i < t->batch; i++) {
-            r = r * 1664525 + 1013904223;
-            t->id[k][i] = (int32_t)((r >> 8) % TABLE_ROWS);
-        }
         if (!t->id[k])
             return WEFT_ENOMEM;
     }
+    draw_ids(t, r);
     t->target = calloc((size_t)t->batch, sizeof *t->target);
     t->x = malloc((size_t)n * sizeof *t->x);
     t->y = malloc((size_t)t->batch * sizeof *t->y);
@@ -198,7 +255,53 @@ weft_status run_steps(struct training *t, int n)
     weft_status st = WEFT_OK;
 
     list_inputs(t, in);
-    for (int i = 0; i < n && !st; i++)
+    for (int i = 0; i < n && !st; i++) {
+        if (t->fresh)
+            draw_ids(t, (uint32_t)(++t->n_steps * 2654435761u));
         st = weft_train_on_batch(t->trainer, in, &y, NULL, NULL);
+    }
+    return st;
+}
+
+/* ---- asynchronous training ------------------------------------------------------------------- */
+
+struct blocks {
+    block_fn *end;
+    void *arg;
+};
+
+static weft_status end_block(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
+{
+    const struct blocks *b = arg;
+
+    (void)t;
+    (void)logs;
+    return b->end ? b->end(b->arg, (int)epoch - 1) : WEFT_OK;
+}
+
+/* The batch again and again, in its order. */
+static weft_ds endless(const struct training *t, weft_data *d)
+{
+    weft_column column[2] = {{.name = "x"}, {.name = "y", .role = WEFT_LABEL}};
+    weft_tensor part[2] = {weft_view(WEFT_F32, t->x, 2, (int64_t[]){t->batch, t->width}),
+                           weft_view(WEFT_I32, t->y, 1, (int64_t[]){t->batch})};
+
+    return weft_ds_repeat(d, weft_ds_batch(d, weft_ds_tensors(d, 2, column, part), t->batch, NULL),
+                          0);
+}
+
+weft_status run_fit(struct training *t, int blocks, int steps, block_fn *end, void *arg)
+{
+    struct blocks b = {end, arg};
+    weft_callback cb = {.size = sizeof cb, .arg = &b, .name = "blocks", .epoch_end = end_block};
+    weft_data *d = NULL;
+    weft_status st = weft_data_new(t->ctx, &d);
+
+    if (!st)
+        st = weft_fit(t->trainer, d, endless(t, d),
+                      WEFT_OPTS(weft_fit_opts, .epochs = blocks + 1, .steps_per_epoch = steps,
+                                .no_shuffle = true, .callbacks = &cb, .n_callbacks = 1),
+                      NULL);
+    weft_data_free(d);
     return st;
 }

@@ -81,8 +81,7 @@ const struct command command_cert = {
         "\n"
         "Writes authority.pem, and a certificate and a key for each task: ps-0.pem and ps-0.key "
         "for ps/0;\ncontrol-0.pem and control-0.key are for `weft ctl`. `weft node --keys DIR` "
-        "needs authority.pem and the two files of its own task. "
-        "The authority's own\nkey is not kept: run the command again for new certificates of all "
-        "tasks.\n",
+        "needs\nauthority.pem and the two files of its own task. The authority's own key is not "
+        "kept: run the\ncommand again for new certificates of all tasks.\n",
     .run = cert,
 };

@@ -1,8 +1,10 @@
 /* ctl.c - weft ctl: what a running job is doing, and how it is changed while it runs. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +22,7 @@ struct ctl {
     int workers, servers, timeout;
     bool json, no_wait, insecure;
     char chiefs[MAX_FILE], keys_found[PATH_MAX], pem[3][PATH_MAX + 32];
+    char found[PATH_MAX + 16];  /* the launcher's file; "": none */
     char checkpoints[PATH_MAX]; /* their directory; "": not known */
     weft_ctx *ctx;
 };
@@ -29,11 +32,12 @@ struct ctl {
 /* The file that the launcher wrote. */
 static int read_control(struct ctl *c, const char *dir)
 {
-    char path[PATH_MAX], line[MAX_FILE];
+    const char *path = c->found;
+    char line[MAX_FILE];
     FILE *f;
     bool known;
 
-    snprintf(path, sizeof path, "%s/%s", dir, CONTROL_FILE);
+    snprintf(c->found, sizeof c->found, "%s/%s", dir, CONTROL_FILE);
     f = fopen(path, "re");
     if (!f)
         return fail(EXIT_INPUT, "ctl: no job runs in %s (%s: %s)", dir, path, strerror(errno));
@@ -132,6 +136,17 @@ static weft_status try_to_ask(struct ctl *c, const char *question, char **answer
     return weft_ctl(c->ctx, &o, question, answer);
 }
 
+/* Whether nobody holds the lock that the launcher keeps on its file: it was killed. */
+static bool is_left(const char *path)
+{
+    int fd = *path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    bool left = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return left;
+}
+
 static int ask(struct ctl *c, const char *question, char **answer)
 {
     weft_status st;
@@ -140,6 +155,10 @@ static int ask(struct ctl *c, const char *question, char **answer)
         return fail(EXIT_USAGE, "ctl: tls needs --keys DIR, with authority.pem, control-0.pem and "
                                 "control-0.key; `weft cert` makes them");
     st = try_to_ask(c, question, answer, 5);
+    if (st && is_left(c->found))
+        return fail(EXIT_INPUT,
+                    "ctl: the job does not run any more: its launcher was killed; the same `weft "
+                    "launch` resumes it");
     return st ? fail_status(st, "ctl") : EXIT_DONE;
 }
 
@@ -156,25 +175,23 @@ static int ask_and_print(struct ctl *c, const char *question)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-static int status(struct ctl *c, int n, char **args)
+static int status(struct ctl *c, char **args)
 {
-    (void)n;
     (void)args;
     return ask_and_print(c, c->json ? "status json" : "status");
 }
 
-static int simple(struct ctl *c, int n, char **args)
+static int stop(struct ctl *c, char **args)
 {
-    (void)n;
-    return ask_and_print(c, args[-1]);
+    (void)args;
+    return ask_and_print(c, "stop");
 }
 
-static int add(struct ctl *c, int n, char **args)
+static int add(struct ctl *c, char **args)
 {
     char question[64];
     int rc = EXIT_DONE;
 
-    (void)n;
     (void)args;
     if (!c->workers && !c->servers)
         return fail(EXIT_USAGE, "ctl: add what? Say --workers N or --ps N");
@@ -223,14 +240,12 @@ static bool has_gone(struct ctl *c, const char *task, const char *question)
     return !strcmp(state, "drained") || !strcmp(state, "away") || !strcmp(state, "finished");
 }
 
-static int drain(struct ctl *c, int n, char **args)
+static int drain(struct ctl *c, char **args)
 {
     char question[96];
     double begin = wall_clock();
     int rc;
 
-    if (n != 1)
-        return fail(EXIT_USAGE, "ctl: drain which task? Say `weft ctl JOB drain ps/1`");
     snprintf(question, sizeof question, "drain %.60s", args[0]);
     rc = ask_and_print(c, question);
     if (rc || c->no_wait)
@@ -281,14 +296,13 @@ static int64_t step_now(struct ctl *c)
     return step;
 }
 
-static int checkpoint(struct ctl *c, int n, char **args)
+static int checkpoint(struct ctl *c, char **args)
 {
     char path[PATH_MAX] = "";
     double begin = wall_clock();
     int64_t before, step, found;
     int rc;
 
-    (void)n;
     (void)args;
     before = *c->checkpoints ? newest(c, -1, path) : -1;
     step = c->no_wait ? -1 : step_now(c) - 1;
@@ -313,13 +327,15 @@ static int checkpoint(struct ctl *c, int n, char **args)
 
 static const struct {
     const char *word;
-    int (*fn)(struct ctl *c, int n, char **args);
-} words[] = {{"status", status},
-             {"add", add},
-             {"drain", drain},
-             {"checkpoint", checkpoint},
-             {"stop", simple}};
+    int (*fn)(struct ctl *c, char **args);
+    int n_args;
+} words[] = {{"status", status, 0},
+             {"add", add, 0},
+             {"drain", drain, 1},
+             {"checkpoint", checkpoint, 0},
+             {"stop", stop, 0}};
 #define N_WORDS ((int)(sizeof words / sizeof *words))
+enum { ADD = 1 };
 
 static int run(struct ctl *c, int n, char **args)
 {
@@ -335,11 +351,18 @@ static int run(struct ctl *c, int n, char **args)
                     did_you_mean(weft_nearest(args[1], names, N_WORDS),
                                  "; there are status, add, drain, checkpoint and stop")
                         .text);
+    if (n - 2 < words[k].n_args)
+        return fail(EXIT_USAGE, "ctl: drain which task? Say `weft ctl JOB drain ps/1`");
+    if (n - 2 > words[k].n_args)
+        return fail(EXIT_USAGE, "ctl: %s takes %s, so '%s' is too much", words[k].word,
+                    words[k].n_args ? "one task" : "no further word", args[2 + words[k].n_args]);
+    if (k != ADD && (c->workers || c->servers))
+        return fail(EXIT_USAGE, "ctl: --workers and --ps are for add, not for %s", words[k].word);
     if (weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &c->ctx))
         return fail(EXIT_FAILED, "ctl: %s", weft_error());
     rc = find_job(c, args[0]);
     if (!rc)
-        rc = words[k].fn(c, n - 2, args + 2);
+        rc = words[k].fn(c, args + 2);
     weft_ctx_free(c->ctx);
     return rc;
 }

@@ -133,8 +133,7 @@ static int move_old(const struct old *o)
                                   : EXIT_DONE;
 }
 
-/* Whether another process writes there: it holds a lock on the directory's .lock. */
-static bool is_in_use(const char *dir)
+bool is_in_use(const char *dir)
 {
     char path[PATH_MAX + 8];
     bool used = false;

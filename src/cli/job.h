@@ -73,6 +73,15 @@ int find_part(const struct job *j, const char *command, const char *part, weft_d
 /* fresh.c: moves checkpoints, log and saved model of the job aside, each with the next free number,
  * and reports it. */
 int move_old_run(const weft_job *job);
+/* Whether another process writes checkpoints there: it holds a lock on the directory's .lock. */
+bool is_in_use(const char *dir);
 void print_logs(const weft_logs *logs, bool json);
+/* explain.c: what a job does on a cluster: which server will hold which bytes, how its data is
+ * split, and how a step is. An exit code. */
+struct explained {
+    int workers, servers, replicas;
+    int64_t shards; /* 0: as many as workers */
+};
+int explain_job(const weft_job *job, const struct explained *e);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include "launch.h"
 
+enum { TOKEN_MINUTES = 60 };
+
 /* ---- the job --------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static int add_set(struct launch *l, const char *fmt, ...)
@@ -73,19 +75,24 @@ static const char *transport_of(const weft_job *job)
 /* Flags over the job's keys; tasks get the same settings. */
 static int read_job(struct launch *l)
 {
-    weft_status st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &l->boot);
+    weft_status st = weft_ctx_new(
+        WEFT_OPTS(weft_ctx_opts, .threads = 1, .log = door_log, .log_arg = l), &l->boot);
     int rc = st ? fail_status(st, "launch") : EXIT_DONE;
 
     if (!rc)
         rc = add_set(l, "train.strategy=ps");
-    if (!rc && l->servers)
+    if (!rc && l->servers >= 0)
         rc = add_set(l, "cluster.servers=%d", l->servers);
-    if (!rc && l->workers)
+    if (!rc && l->workers >= 0)
         rc = add_set(l, "cluster.workers=%d", l->workers);
-    if (!rc && l->evaluators)
+    if (!rc && l->evaluators >= 0)
         rc = add_set(l, "cluster.evaluators=%d", l->evaluators);
-    if (!rc && l->replicas)
+    if (!rc && l->replicas >= 0)
         rc = add_set(l, "cluster.replicas=%d", l->replicas);
+    if (!rc && l->standby >= 0)
+        rc = add_set(l, "cluster.standby=%d", l->standby);
+    if (!rc && l->consistency)
+        rc = add_set(l, "cluster.consistency=%.40s", l->consistency);
     if (!rc)
         rc = load(l);
     if (!rc)
@@ -101,8 +108,7 @@ static int read_job(struct launch *l)
         return fail(EXIT_INPUT, "launch: evaluators follow checkpoints, and the job writes none: "
                                 "set checkpoint.dir");
     l->replicas = number(l, "cluster.replicas");
-    if (!l->standby)
-        l->standby = number(l, "cluster.standby");
+    l->standby = number(l, "cluster.standby");
     if (l->token && !l->transport)
         l->transport = "tls";
     if (l->remote >= l->workers && l->remote)
@@ -111,10 +117,20 @@ static int read_job(struct launch *l)
     if (!l->transport)
         l->transport = transport_of(l->job);
     read_store(l->job, l->store_said, l->store_text);
+    if (l->insecure && strcmp(l->transport, "tcp") && !l->store_said[0])
+        return fail(EXIT_USAGE,
+                    "launch: --insecure is for --transport tcp, and for --store etcd://… "
+                    "on another machine");
+    if (l->host && strcmp(l->transport, "tls") && strcmp(l->transport, "tcp"))
+        return fail(EXIT_USAGE,
+                    "launch: --host is for --transport tls or --token-file: %s is for this "
+                    "machine alone",
+                    l->transport);
+    if (!l->host)
+        l->host = "127.0.0.1";
     weft_job_number(l->job, "cluster.timeout", &l->timeout_s);
     l->max_restarts = number(l, "cluster.restarts");
     l->epochs = number(l, "train.epochs");
-    l->batch = (int64_t)number(l, "data.batch") * number(l, "train.accumulate");
     return EXIT_DONE;
 }
 
@@ -144,9 +160,9 @@ static int certify(struct launch *l)
         return EXIT_DONE;
     st = weft_authority_new(l->boot, 3650, &l->authority);
     for (int i = 0; i < l->n_tasks && !st; i++)
-        st = weft_authority_issue(l->authority, l->folder, l->task[i].name, l->cert_minutes * 60);
+        st = weft_authority_issue(l->authority, l->folder, l->task[i].name, l->cert_seconds);
     if (!st) /* of `weft ctl` */
-        st = weft_authority_issue(l->authority, l->folder, "control/0", l->cert_minutes * 60);
+        st = weft_authority_issue(l->authority, l->folder, "control/0", l->cert_seconds);
     l->certified = wall_clock();
     return st ? fail_status(st, "launch") : EXIT_DONE;
 }
@@ -175,9 +191,9 @@ static int run_job(struct launch *l)
     int rc = store_check(l);
 
     if (!rc)
-        rc = open_events(l);
-    if (!rc)
         rc = open_folder(l);
+    if (!rc)
+        rc = open_signals(l);
     if (!rc)
         rc = make_addresses(l);
     if (!rc)
@@ -192,6 +208,10 @@ static int run_job(struct launch *l)
     if (!rc)
         rc = ctl_open(l);
     if (!rc)
+        rc = open_events(l);
+    if (!rc)
+        print_plan(l);
+    if (!rc)
         rc = run_tasks(l);
     ctl_close(l);
     door_close(l);
@@ -205,7 +225,17 @@ static int run_job(struct launch *l)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static int check(const struct launch *l)
+/* "0.5": minutes with a fraction. */
+static bool minutes_of(const char *text, int64_t *seconds)
+{
+    char *end;
+    double minutes = strtod(text, &end);
+
+    *seconds = minutes >= 0.1 && minutes <= 5256000 ? (int64_t)(minutes * 60) : 0;
+    return *text && !*end && *seconds > 0;
+}
+
+static int check(struct launch *l)
 {
     static const char *const logs[] = {"lines", "json", "none"};
 
@@ -213,27 +243,41 @@ static int check(const struct launch *l)
         return EXIT_USAGE;
     if (l->log && !check_word("launch", "log", l->log, logs, 3))
         return EXIT_USAGE;
-    if (l->insecure && (!l->transport || strcmp(l->transport, "tcp")) && !l->store_said[0])
-        return fail(EXIT_USAGE,
-                    "launch: --insecure is for --transport tcp, and for --store etcd://… "
-                    "on another machine");
-    if (l->remote && !l->token)
-        return fail(EXIT_USAGE, "launch: --remote needs --token-file, with which they join");
+    if (!l->token && (l->remote || l->token_uses || l->token_minutes >= 0 || l->join_port))
+        return fail(EXIT_USAGE, "launch: %s needs --token-file, with which they join",
+                    l->remote               ? "--remote"
+                    : l->token_uses         ? "--token-uses"
+                    : l->token_minutes >= 0 ? "--token-minutes"
+                                            : "--join-port");
     if (l->token && l->transport &&
         (l->insecure || (strcmp(l->transport, "tls") && strcmp(l->transport, "tcp"))))
         return fail(EXIT_USAGE, "launch: other machines join by TLS, not over %s", l->transport);
-    if (l->token_minutes < 1 || l->join_port > 65535)
-        return fail(EXIT_USAGE, "launch: --token-minutes is at least 1, --join-port below 65536");
+    if (l->join_port > 65535)
+        return fail(EXIT_USAGE, "launch: --join-port %d is not a port", l->join_port);
+    if (l->token_minutes == 0)
+        return fail(EXIT_USAGE, "launch: --token-minutes is at least 1");
+    if (l->token_minutes < 0)
+        l->token_minutes = TOKEN_MINUTES;
+    if (l->metrics_host && !l->metrics_port)
+        return fail(EXIT_USAGE, "launch: --metrics-host needs --metrics PORT");
     if (l->metrics_port > 65535)
         return fail(EXIT_USAGE, "launch: --metrics %d is not a port", l->metrics_port);
-    if (l->cert_minutes < 1)
-        return fail(EXIT_USAGE, "launch: --cert-minutes is at least 1");
+    if (!l->cert_text)
+        l->cert_seconds = (int64_t)24 * 3600;
+    else if (!minutes_of(l->cert_text, &l->cert_seconds))
+        return fail(EXIT_USAGE, "launch: --cert-minutes takes minutes, at least 0.1, not '%s'",
+                    l->cert_text);
     return EXIT_DONE;
 }
 
 static int launch(int argc, char **argv)
 {
-    static struct launch l = {.cert_minutes = 1440, .host = "127.0.0.1", .token_minutes = 60};
+    static struct launch l = {.servers = -1, /* not given: as the job says */
+                              .workers = -1,
+                              .evaluators = -1,
+                              .replicas = -1,
+                              .standby = -1,
+                              .token_minutes = -1};
     const struct flag flags[] = {
         {"ps", FLAG_INT, "N", "parameter servers; same as --set cluster.servers=N", &l.servers},
         {"workers", FLAG_INT, "N", "workers; same as --set cluster.workers=N", &l.workers},
@@ -242,6 +286,9 @@ static int launch(int argc, char **argv)
         {"replicas", FLAG_INT, "N",
          "copies of each part of the parameters: 1 or 2; same as --set cluster.replicas=N",
          &l.replicas},
+        {"consistency", FLAG_TEXT, "sync|async|stale(S)",
+         "whether workers wait for each other; same as --set cluster.consistency=…",
+         &l.consistency},
         {"standby", FLAG_INT, "N", "further chiefs; same as --set cluster.standby=N", &l.standby},
         {"store", FLAG_TEXT, "DIR|etcd://…",
          "where chiefs write who belongs to the job: etcd://HOST:PORT,HOST:PORT/PREFIX (etcds: "
@@ -263,9 +310,9 @@ static int launch(int argc, char **argv)
          &l.metrics_port},
         {"metrics-host", FLAG_TEXT, "ADDRESS", "serve them on this address of the machine instead",
          &l.metrics_host},
-        {"cert-minutes", FLAG_INT, "N",
+        {"cert-minutes", FLAG_TEXT, "N",
          "how long certificates are valid; they are renewed after a third of it; default 1440",
-         &l.cert_minutes},
+         &l.cert_text},
         {"remote", FLAG_INT, "N",
          "the last N workers are started on other machines, by `weft node --join`", &l.remote},
         {"host", FLAG_TEXT, "ADDRESS",
@@ -285,6 +332,8 @@ static int launch(int argc, char **argv)
 
     if (n < 0)
         return n == -2 ? EXIT_DONE : EXIT_USAGE;
+    if (n > 1)
+        return fail(EXIT_USAGE, "launch: takes one job file; '%s' is a second one", argv[1]);
     if (n != 1)
         return fail(EXIT_USAGE, "launch: needs a job file; see `weft launch --help`");
     l.j.path = argv[0];

@@ -13,6 +13,7 @@
 #include <weft/sys/net.h>
 
 #include "job.h"
+#include "procs.h"
 #include "store.h"
 #include "tasks.h"
 
@@ -78,13 +79,14 @@ struct launch {
     struct job j;
     /* Flags, and what the job says where they do not. */
     int servers, workers, evaluators, replicas, standby, metrics_port;
+    const char *consistency; /* NULL: as the job says */
     int remote, join_port, token_uses, token_minutes;
     const char *store_said[STORE_KEYS];
     char store_text[STORE_KEYS][STORE_TEXT];
     const char *transport, *log, *events, *metrics_host, *host, *token;
     bool insecure, explain;
     double timeout_s;
-    int64_t max_restarts, batch, shards, epochs;
+    int64_t max_restarts, shards, epochs;
     double shard_samples; /* of a shard; on average */
     /* The plan. */
     int n_cores, n_tasks;
@@ -96,8 +98,8 @@ struct launch {
     /* The run. */
     weft_ctx *boot;
     weft_job *job;
-    int lifeline[2], signals;
-    pid_t keeper;
+    int signals;
+    struct keeper keeper;
     enum phase phase;
     double deadline; /* of the phase; 0: none */
     int64_t restarts;
@@ -110,7 +112,8 @@ struct launch {
     struct screen screen;
     weft_authority *authority;
     double certified; /* when the certificates were issued */
-    int cert_minutes;
+    const char *cert_text;
+    int64_t cert_seconds;
     weft_scalars *board;
     double board_at; /* when it was written last */
     bool board_off;  /* it cannot be written */
@@ -126,10 +129,13 @@ struct launch {
 /* launch_plan.c */
 int make_plan(struct launch *l);
 int explain_plan(struct launch *l);
+void print_plan(const struct launch *l); /* in a line */
 /* Addresses, in the directory of the run or on this machine. */
 int make_addresses(struct launch *l);
 
-/* launch_run.c: starts everything, and returns the exit code when nothing runs any more. */
+/* launch_run.c: starts everything, and returns the exit code when nothing runs any more. Signals
+ * are blocked before any thread is started: one that does not block them would end the process. */
+int open_signals(struct launch *l);
 int run_tasks(struct launch *l);
 
 /* launch_folder.c: the directory, and the process that removes it when the launcher is killed. */
@@ -159,6 +165,8 @@ double steps_a_second(const struct launched *t);
 double samples_a_second(const struct launch *l, const struct launched *t);
 double bytes_a_second(const struct launched *t);
 double waiting_share(const struct launched *t);
+/* Whether the job trains asynchronously, or with a bound on staleness. */
+bool is_stale(const struct launch *l);
 double busy_share(const struct launched *t); /* of a server */
 
 /* launch_board.c: counters in TensorBoard, every few seconds or now. */
@@ -170,6 +178,8 @@ int door_open(struct launch *l);
 void door_close(struct launch *l);
 /* The certificate of what lends data files to them: again, before it expires. */
 int door_certify(struct launch *l);
+/* Of the context that the door and the lender use: from any thread. */
+void door_log(void *arg, int level, const char *line);
 /* Lines that the door has said meanwhile; and whose place is free again. */
 void door_tend(struct launch *l);
 void door_is_gone(struct launch *l, const char *task);

@@ -47,6 +47,8 @@ static weft_status put_task(struct launch *l, int64_t step, const struct launche
         st = put(l, step, "task_samples_per_second", t, samples_a_second(l, t));
     if (!st && (worker || server))
         st = put(l, step, "task_waiting_share", t, waiting_share(t));
+    if (!st && worker && is_stale(l))
+        st = put(l, step, "task_staleness", t, t->stat.staleness);
     if (!st && server)
         st = put(l, step, "task_busy_share", t, busy_share(t));
     for (size_t i = 0; i < sizeof queues / sizeof *queues && !st; i++)

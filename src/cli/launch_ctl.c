@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl.h"
@@ -43,8 +44,12 @@ static bool write_file(const struct launch *l, const char *path)
     if (dir && *dir && realpath(dir, whole))
         fprintf(f, "checkpoints %s\n", whole);
     ok = !fclose(f) && !rename(fresh, path);
-    if (!ok)
+    if (!ok) {
+        int e = errno;
+
         unlink(fresh);
+        errno = e;
+    }
     return ok;
 }
 
@@ -68,6 +73,36 @@ static int hold(const char *path)
     return fd;
 }
 
+/* With those above it, as whoever writes checkpoints would. */
+static bool make_dirs(const char *path)
+{
+    char part[PATH_MAX];
+
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        return false;
+    for (char *p = part + 1; *p; p++)
+        if (*p == '/') {
+            *p = '\0';
+            if (mkdir(part, 0777) && errno != EEXIST)
+                return false;
+            *p = '/';
+        }
+    return !mkdir(part, 0777) || errno == EEXIST;
+}
+
+/* A run that was killed a moment ago may still hold it. */
+static bool trains_elsewhere(const char *dir)
+{
+    double begin = wall_clock();
+
+    while (is_in_use(dir)) {
+        if (wall_clock() - begin > 2)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    return false;
+}
+
 int ctl_open(struct launch *l)
 {
     const char *dirs[2] = {weft_job_text(l->job, "checkpoint.dir"),
@@ -81,10 +116,11 @@ int ctl_open(struct launch *l)
         l->control[i][0] = '\0';
         if (!dirs[i] || !*dirs[i] || strlen(dirs[i]) > sizeof l->control[0] - 32)
             continue;
-        if (mkdir(dirs[i], 0777) && errno != EEXIST)
-            continue; /* worker/0 reports what is wrong with it */
+        if (!make_dirs(dirs[i]))
+            return fail(EXIT_INPUT, "launch: cannot make the directory %s: %s", dirs[i],
+                        strerror(errno));
         if (stat(dirs[i], &info) || !S_ISDIR(info.st_mode))
-            continue;
+            return fail(EXIT_INPUT, "launch: %s is not a directory", dirs[i]);
         snprintf(l->control[i], sizeof l->control[0], "%s/%s", dirs[i], CONTROL_FILE);
         if (is_held(l->control[i])) {
             l->control[i][0] = '\0';
@@ -94,10 +130,18 @@ int ctl_open(struct launch *l)
                 "with `weft ctl %s stop`, or use other directories",
                 dirs[i], dirs[i], dirs[i]);
         }
-        if (write_file(l, l->control[i]))
-            l->control_fd[i] = hold(l->control[i]);
-        else
+        if (i == 0 && trains_elsewhere(dirs[i])) {
             l->control[i][0] = '\0';
+            return fail(EXIT_INPUT,
+                        "launch: another process is training in %s; wait for it, or use another "
+                        "directory",
+                        dirs[i]);
+        }
+        if (!write_file(l, l->control[i])) {
+            l->control[i][0] = '\0';
+            return fail(EXIT_INPUT, "launch: cannot write in %s: %s", dirs[i], strerror(errno));
+        }
+        l->control_fd[i] = hold(l->control[i]);
     }
     return EXIT_DONE;
 }
@@ -153,7 +197,7 @@ void ctl_add(struct launch *l, const char *role, int n)
         t->start_at = 0;
         if ((!strcmp(role, "ps") && !set_address(l, t)) ||
             (l->authority &&
-             weft_authority_issue(l->authority, l->folder, t->name, l->cert_minutes * 60))) {
+             weft_authority_issue(l->authority, l->folder, t->name, l->cert_seconds))) {
             show_event(l, t->name, "could not be added: no port, or no certificate");
             t->state = TASK_OUT;
             continue;

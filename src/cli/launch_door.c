@@ -50,7 +50,8 @@ static int describe(struct doorway *d)
         return fail(EXIT_INPUT, "launch: cannot read %s", l->j.path);
     to = open_memstream(&d->job, &size);
     if (to) {
-        fprintf(to, "weft-job 1\ncluster %s\n", l->cluster);
+        fprintf(to, "weft-job 1\ncluster %s\nrenew %lld\n", l->cluster,
+                (long long)(l->cert_seconds < 900 ? l->cert_seconds / 3 : 300));
         if (*l->lends_at)
             fprintf(to, "lend %s\n", l->lends_at);
         for (int i = 0; i < l->j.sets.n; i++)
@@ -96,15 +97,24 @@ static void said(void *arg, const char *line)
     pthread_mutex_unlock(&d->lock);
 }
 
+void door_log(void *arg, int level, const char *line)
+{
+    const struct launch *l = arg;
+
+    if (level >= WEFT_LOG_WARN && l->doorway)
+        said(l->doorway, line);
+    else if (level >= WEFT_LOG_WARN)
+        fprintf(stderr, "weft: warning: %s\n", line);
+}
+
 /* ---- data files ------------------------------------------------------------------------------ */
 
 #define LENDER "lender/0"
 
 int door_certify(struct launch *l)
 {
-    weft_status st = l->token ? weft_authority_issue(l->authority, l->folder, LENDER,
-                                                     (int64_t)l->cert_minutes * 60)
-                              : WEFT_OK;
+    weft_status st =
+        l->token ? weft_authority_issue(l->authority, l->folder, LENDER, l->cert_seconds) : WEFT_OK;
 
     return st ? fail_status(st, "launch") : EXIT_DONE;
 }
@@ -182,9 +192,8 @@ int door_open(struct launch *l)
         return rc;
     snprintf(address, sizeof address, "tls:%.200s:%d", l->host, l->join_port);
     st = weft_door_open(l->boot, l->authority,
-                        WEFT_OPTS(weft_door_opts, .address = address,
-                                  .seconds = (int64_t)l->cert_minutes * 60, .take = take,
-                                  .said = said, .arg = d),
+                        WEFT_OPTS(weft_door_opts, .address = address, .seconds = l->cert_seconds,
+                                  .take = take, .said = said, .arg = d),
                         bound, sizeof bound, &d->door);
     if (!st)
         st = weft_door_token(d->door, "worker",

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -116,6 +117,16 @@ static double value_receive_bytes(const struct launch *l, const struct launched 
     return (double)t->stat.receive_bytes;
 }
 
+static double value_staleness(const struct launch *l, const struct launched *t)
+{
+    return is_stale(l) ? t->stat.staleness : NAN;
+}
+
+static double value_most_stale(const struct launch *l, const struct launched *t)
+{
+    return is_stale(l) ? (double)t->stat.staleness_most : NAN;
+}
+
 enum { WORKERS = 1, SERVERS = 2, OTHERS = 4, ALL = WORKERS | SERVERS | OTHERS };
 
 static int role_of(const struct launched *t)
@@ -150,6 +161,11 @@ static const struct metric {
      value_receive_messages},
     {"weft_task_receive_queue_bytes", "gauge", "bytes that have arrived and were not read yet", ALL,
      value_receive_bytes},
+    {"weft_task_staleness", "gauge",
+     "shards of others that were applied between what a shard of the worker was computed from and "
+     "its own, on average: in asynchronous training",
+     WORKERS, value_staleness},
+    {"weft_task_staleness_most", "gauge", "the most of them", WORKERS, value_most_stale},
 };
 
 size_t metrics_text(const struct launch *l, char *to, size_t size)
@@ -277,12 +293,15 @@ int metrics_open(struct launch *l)
     if (!read_address(l, &address, &six))
         return fail(EXIT_USAGE, "launch: --metrics-host '%s' is not an IP address",
                     l->metrics_host);
+    errno = 0;
     m->daemon = m->start(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | (six ? MHD_USE_IPv6 : 0),
                          (uint16_t)l->metrics_port, NULL, NULL, answer, m, MHD_OPTION_SOCK_ADDR,
                          (struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT, 32u,
                          MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
     if (!m->daemon)
-        return fail(EXIT_FAILED, "launch: --metrics: port %d cannot be used", l->metrics_port);
+        return fail(EXIT_FAILED, "launch: --metrics: cannot listen on %s port %d%s%s",
+                    l->metrics_host ? l->metrics_host : "127.0.0.1", l->metrics_port,
+                    errno ? ": " : "", errno ? strerror(errno) : "");
     return EXIT_DONE;
 }
 

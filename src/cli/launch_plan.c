@@ -1,6 +1,8 @@
 /* launch_plan.c - who runs where: tasks, cores, addresses; and the same as text. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -97,6 +99,25 @@ int free_port(int *fd)
     return ntohs(a.sin_port);
 }
 
+/* Tasks listen there, and so does the door. */
+static int check_host(const struct launch *l)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int e = getaddrinfo(l->host, NULL, &hints, &found), fd, rc = EXIT_DONE;
+
+    if (e)
+        return fail(EXIT_USAGE, "launch: --host %s: %s", l->host, gai_strerror(e));
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen))
+        rc = fail(EXIT_USAGE, "launch: --host %s is not an address of this machine: %s", l->host,
+                  strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(found);
+    return rc;
+}
+
 const char *wire(const struct launch *l)
 {
     if (strcmp(l->transport, "tcp"))
@@ -107,7 +128,7 @@ const char *wire(const struct launch *l)
 int make_addresses(struct launch *l)
 {
     bool network = !strcmp(wire(l), "tcp") || !strcmp(wire(l), "tls");
-    int fds[MAX_LAUNCHED], n_fds = 0, rc = EXIT_DONE;
+    int fds[MAX_LAUNCHED], n_fds = 0, rc = network ? check_host(l) : EXIT_DONE;
     const char *role = "";
     size_t n = 0;
 
@@ -158,8 +179,7 @@ static void explain_tasks(const struct launch *l)
     printf("\n%-12s %7s  %s\n", "task", "threads", "does");
     for (int i = 0; i < l->n_tasks; i++) {
         const struct launched *t = &l->task[i];
-        int first = (int)(l->shards * t->number / l->workers);
-        int end = (int)(l->shards * (t->number + 1) / l->workers);
+        int n = (int)(l->shards / l->workers + (t->number < l->shards % l->workers));
 
         if (t->state == TASK_REMOTE)
             printf("%-12s %7s  ", t->name, "");
@@ -172,56 +192,45 @@ static void explain_tasks(const struct launch *l)
             printf("measures each checkpoint\n");
         else if (!strcmp(t->role, "ps"))
             printf("holds parameters, adds gradients, updates\n");
-        else if (first == end)
+        else if (n == 0)
             printf("has no shard: there are fewer shards than workers\n");
         else
-            printf("computes %d of %lld shards at first%s\n", end - first, (long long)l->shards,
+            printf("computes %d of %lld shards at first%s\n", n, (long long)l->shards,
                    t->state == TASK_REMOTE ? ", on another machine"
                    : t->number             ? ""
                                : "; prints progress, and writes checkpoints, logs and the model");
     }
 }
 
-/* The parameters of the model, and how they lie on the servers. */
-static int explain_bytes(struct launch *l)
-{
-    weft_job_run *run = NULL;
-    weft_ctx *ctx = NULL;
-    weft_trainer *t;
-    double total = 0;
-    int copies = l->replicas ? l->replicas : l->servers > 1 ? 2 : 1;
-    weft_status st = weft_job_context(l->job, NULL, NULL, &ctx);
-
-    if (!st)
-        st = weft_job_open_with(l->job, ctx, NULL, &run);
-    t = st ? NULL : weft_job_trainer(run);
-    for (int i = 0; t && i < weft_trainer_n_weights(t) && !st; i++) {
-        weft_tensor w;
-
-        st = weft_trainer_weight(t, weft_trainer_weight_name(t, i), &w);
-        if (!st)
-            total += (double)weft_tensor_bytes(&w);
-    }
-    weft_job_close(run);
-    weft_ctx_free(ctx);
-    if (st)
-        return fail_job(st);
-    printf("\nparameters: %.0f bytes in %d cop%s, about %.0f bytes on each server, and the "
-           "optimizer's\nstate with them\n",
-           total, copies, copies == 1 ? "y" : "ies", total * copies / l->servers);
-    return EXIT_DONE;
-}
-
 static void explain_waits(const struct launch *l)
 {
-    printf("\na step of %lld sample%s is %lld shard%s; who waits for what:\n"
-           "  a worker   for the next version of the parameters, from all servers\n"
-           "  a server   for the contributions of all shards, from the workers%s\n"
+    bool stale = is_stale(l);
+
+    printf("\nwho waits for what:\n"
+           "  a worker   %s\n"
+           "  a server   %s%s\n"
            "  the chief  for nobody: no step waits for it\n",
-           (long long)l->batch, plural(l->batch), (long long)l->shards, plural(l->shards),
+           stale
+               ? "for parameters as they are, from all servers (stale(S): until no worker is more "
+                 "than S shards behind)"
+               : "for the next version of the parameters, from all servers",
+           stale ? "for nobody: it applies each shard as it comes"
+                 : "for the contributions of all shards, from the workers",
            l->servers > 1 && l->replicas != 1 ? "; then for its backup" : "");
     printf("a task that is silent for %g s counts as dead; up to %lld are started again\n",
            l->timeout_s, (long long)l->max_restarts);
+}
+
+void print_plan(const struct launch *l)
+{
+    int copies = l->replicas ? l->replicas : l->servers > 1 ? 2 : 1;
+
+    fprintf(stderr,
+            "plan: %d server%s hold%s the parameters in %d cop%s, %d worker%s compute%s %lld "
+            "shard%s of each step, over %s; --explain prints all of it\n",
+            l->servers, plural(l->servers), l->servers == 1 ? "s" : "", copies,
+            copies == 1 ? "y" : "ies", l->workers, plural(l->workers), l->workers == 1 ? "s" : "",
+            (long long)l->shards, plural(l->shards), wire(l));
 }
 
 int explain_plan(struct launch *l)
@@ -229,7 +238,7 @@ int explain_plan(struct launch *l)
     int rc;
 
     explain_tasks(l);
-    rc = explain_bytes(l);
+    rc = explain_job(l->job, &(struct explained){l->workers, l->servers, l->replicas, l->shards});
     if (!rc)
         explain_waits(l);
     return rc;

@@ -99,7 +99,7 @@ static void list_args(const struct launch *l, const struct launched *t, int repo
     add(a, "--report");
     add_text(a, "%d", report);
     add(a, "--lifeline");
-    add_text(a, "%d", l->lifeline[0]);
+    add_text(a, "%d", l->keeper.lifeline[0]);
     if (l->authority) {
         add(a, "--keys");
         add(a, l->folder);
@@ -148,7 +148,7 @@ static void become(const struct launch *l, pid_t parent, int out, int err, int r
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
     fcntl(report, F_SETFD, 0);
-    fcntl(l->lifeline[0], F_SETFD, 0);
+    fcntl(l->keeper.lifeline[0], F_SETFD, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execv("/proc/self/exe", argv);
@@ -618,12 +618,12 @@ static void advance(struct launch *l, double now)
 /* Certificates are issued again long before they expire; tasks notice the new files. */
 static void renew(struct launch *l, double now)
 {
-    if (!l->authority || now - l->certified < l->cert_minutes * 60.0 / 3)
+    if (!l->authority || now - l->certified < (double)l->cert_seconds / 3)
         return;
     l->certified = now;
     for (int i = 0; i < l->n_tasks; i++)
-        if (weft_authority_issue(l->authority, l->folder, l->task[i].name, l->cert_minutes * 60) ||
-            weft_authority_issue(l->authority, l->folder, "control/0", l->cert_minutes * 60)) {
+        if (weft_authority_issue(l->authority, l->folder, l->task[i].name, l->cert_seconds) ||
+            weft_authority_issue(l->authority, l->folder, "control/0", l->cert_seconds)) {
             show_event(l, l->task[i].name, "its certificate could not be renewed: %s",
                        weft_error());
             return;
@@ -669,7 +669,7 @@ static bool anything_left(const struct launch *l)
     return false;
 }
 
-static int open_signals(struct launch *l)
+int open_signals(struct launch *l)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR1, SIGWINCH};
     struct sigaction hangup;
@@ -689,10 +689,8 @@ static int open_signals(struct launch *l)
 
 int run_tasks(struct launch *l)
 {
-    int rc = open_signals(l);
+    int rc = store_new(l);
 
-    if (!rc)
-        rc = store_new(l);
     if (rc)
         return rc;
     show_open(l);
@@ -719,7 +717,6 @@ int run_tasks(struct launch *l)
     board_close(l);
     show_paint(l, true);
     show_close(l);
-    close(l->signals);
     if (*l->why)
         fail(l->rc, "launch: %s", l->why);
     return l->rc;

@@ -11,7 +11,7 @@
 #include "launch.h"
 
 #define PAINT_S 0.25
-enum { MIN_RECENT = 4 }; /* events, however small the screen is */
+enum { MIN_RECENT = 4 }; /* rows that tasks leave to events */
 
 /* ---- rates ----------------------------------------------------------------------------------- */
 
@@ -49,6 +49,27 @@ static double share_of(const struct launched *t, double seconds)
 double waiting_share(const struct launched *t)
 {
     return share_of(t, t->stat.waited_s - t->before.waited_s);
+}
+
+bool is_stale(const struct launch *l)
+{
+    const char *text = weft_job_text(l->job, "cluster.consistency");
+
+    return text && strcmp(text, "sync") != 0;
+}
+
+/* The mean of all workers that run. */
+static double mean_staleness(const struct launch *l)
+{
+    double sum = 0;
+    int n = 0;
+
+    for (int i = 0; i < l->n_tasks; i++)
+        if (!strcmp(l->task[i].role, "worker") && l->task[i].state == TASK_RUNS) {
+            sum += l->task[i].stat.staleness;
+            n++;
+        }
+    return n ? sum / n : 0;
 }
 
 double busy_share(const struct launched *t)
@@ -170,7 +191,9 @@ static void head_row(const struct launch *l, char *to, size_t size)
     if (rate > 0)
         n += snprintf(to + n, size - (size_t)n, "  %.0f samples/s", rate);
     if (isfinite(t->stat.loss))
-        snprintf(to + n, size - (size_t)n, "  loss %.4f", t->stat.loss);
+        n += snprintf(to + n, size - (size_t)n, "  loss %.4f", t->stat.loss);
+    if (is_stale(l))
+        snprintf(to + n, size - (size_t)n, "  staleness %.1f", mean_staleness(l));
 }
 
 static void erase(struct launch *l)
@@ -208,12 +231,12 @@ static void paint_tasks(struct launch *l, int room)
     }
 }
 
-/* Events get what tasks leave, but at least four rows. */
+/* Events get what tasks leave: four rows, unless the screen is tiny. */
 static void paint_events(struct launch *l)
 {
     int room = screen_rows() - 1 - l->screen.height, from = 0;
 
-    room = room < MIN_RECENT ? MIN_RECENT : room;
+    room = room < 0 ? 0 : room;
     if (room < N_RECENT)
         from = N_RECENT - room;
     for (int i = from; i < N_RECENT; i++)
@@ -264,7 +287,7 @@ static void keep_event(struct launch *l, const char *task, const char *what)
 {
     char line[512], stamp[32];
     struct timespec now;
-    struct tm utc;
+    struct tm utc, here;
 
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
@@ -277,7 +300,9 @@ static void keep_event(struct launch *l, const char *task, const char *what)
     if (!l->screen.live)
         return;
     memmove(l->recent[0], l->recent[1], sizeof l->recent - sizeof l->recent[0]);
-    snprintf(l->recent[N_RECENT - 1], sizeof l->recent[0], "%.8s %s %s", line + 11, task, what);
+    localtime_r(&now.tv_sec, &here);
+    strftime(stamp, sizeof stamp, "%H:%M:%S", &here);
+    snprintf(l->recent[N_RECENT - 1], sizeof l->recent[0], "%s %s %s", stamp, task, what);
     show_paint(l, true);
 }
 

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "launch.h"
-#include "procs.h"
 
 static bool is_etcd(const struct launch *l)
 {

@@ -32,7 +32,9 @@ static int name_task(struct node *n)
     else
         snprintf(n->name, sizeof n->name, "%.30s/%.30s", n->role ? n->role : "",
                  n->task ? n->task : "0");
-    if (!task_parts(n->name, kind, &number) || !check_word("node", "task", kind, roles, 4))
+    if (task_parts(n->name, kind, &number) && !check_word("node", "task", kind, roles, 4))
+        return EXIT_USAGE;
+    if (!task_parts(n->name, kind, &number))
         return fail(EXIT_USAGE, "node: '%s' is not a task: chief/0, ps/1, worker/2, …", n->name);
     if (n->role && strcmp(n->role, kind))
         return fail(EXIT_USAGE, "node: --role %s, but --task %s", n->role, n->name);
@@ -90,6 +92,29 @@ static int list_mine(struct node *n, const weft_cluster *c)
     return EXIT_DONE;
 }
 
+/* Lists for other systems may have workers alone. */
+static int check_servers(const weft_cluster *c)
+{
+    for (int i = 0; i < weft_cluster_tasks(c); i++) {
+        weft_task t = {.size = sizeof t};
+
+        if (!weft_cluster_task(c, i, &t) && t.role == WEFT_TASK_PS)
+            return EXIT_DONE;
+    }
+    return fail(EXIT_USAGE, "node: the cluster has no ps: parameter servers hold what is trained; "
+                            "add one task of this type at least");
+}
+
+static int no_cluster(void)
+{
+    bool batch = getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID");
+
+    return fail(EXIT_USAGE,
+                "node: no cluster: neither --cluster, nor TF_CONFIG, nor the variables of "
+                "torchrun, mpirun or Slurm are there%s",
+                batch ? "; this is a batch script: start it by srun" : "");
+}
+
 static int find_cluster(struct node *n, weft_ctx *boot)
 {
     bool text = n->cluster && strchr(n->cluster, '=') != NULL;
@@ -105,14 +130,15 @@ static int find_cluster(struct node *n, weft_ctx *boot)
     int rc;
 
     if (st == WEFT_ENOENT && !n->cluster)
-        return fail(EXIT_USAGE, "node: no cluster: neither --cluster, nor TF_CONFIG, nor the "
-                                "variables of torchrun, mpirun or Slurm are there");
+        return no_cluster();
     if (st)
         return fail_job(st);
     n->cluster_text = weft_cluster_text(n->cluster_found);
     if (!n->report)
         fprintf(stderr, "cluster: %s\n", weft_cluster_source(n->cluster_found));
     rc = list_mine(n, n->cluster_found);
+    if (!rc && has_links(n))
+        rc = check_servers(n->cluster_found);
     return rc ? rc : check_security(n);
 }
 
@@ -199,6 +225,8 @@ static void report_counts(struct mine *m, const weft_dist_counts *c)
     m->stat.send_bytes = c->send_queue_bytes;
     m->stat.receive_messages = c->receive_queue_messages;
     m->stat.receive_bytes = c->receive_queue_bytes;
+    m->stat.staleness = c->staleness;
+    m->stat.staleness_most = c->staleness_most;
     report_stat(m->n->report_fd, &m->stat);
 }
 
@@ -343,6 +371,16 @@ static weft_status open_lending(struct mine *m, weft_ctx *ctx)
     return st ? st : weft_lend_open(ctx, m->lent, &m->lend, NULL, 0, &m->lender);
 }
 
+/* Several may run in one process. What happens to the job is an event; this is what went wrong. */
+static void on_log(void *arg, int level, const char *line)
+{
+    const struct mine *m = arg;
+
+    if (level >= WEFT_LOG_WARN)
+        fprintf(stderr, "weft: warning: %s%s%s\n", m->n->report ? "" : m->name,
+                m->n->report ? "" : ": ", line);
+}
+
 /* A chief or a server. */
 static void *serve(void *arg)
 {
@@ -357,7 +395,9 @@ static void *serve(void *arg)
     m->ps.call_arg = m;
     if (m->chief)
         set_store(&m->ps, m->n->store, m->n->insecure);
-    st = weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .spin_us = WEFT_ZERO), &ctx);
+    st = weft_ctx_new(
+        WEFT_OPTS(weft_ctx_opts, .threads = 1, .spin_us = WEFT_ZERO, .log = on_log, .log_arg = m),
+        &ctx);
     if (!st)
         st = open_lending(m, ctx);
     if (!st)
@@ -460,6 +500,31 @@ static int run_mine(struct node *n)
     return rc;
 }
 
+/* What the job does on these tasks. */
+static int explain_parts(const struct node *n, weft_ctx *boot)
+{
+    struct explained e = {.workers = weft_cluster_count(n->cluster_found, WEFT_TASK_WORKER),
+                          .servers = weft_cluster_count(n->cluster_found, WEFT_TASK_PS),
+                          .replicas = n->replicas};
+    const char *sets[LIST_MAX + 1];
+    weft_job *job = NULL;
+    double shards = 0;
+    weft_status st;
+    int rc;
+
+    if (!n->j.path || !e.servers)
+        return EXIT_DONE;
+    memcpy(sets, n->j.sets.item, (size_t)n->j.sets.n * sizeof *sets);
+    sets[n->j.sets.n] = "train.strategy=local"; /* no servers are started for it */
+    st = weft_job_load(boot, n->j.path, n->j.sets.n + 1, sets, &job);
+    if (!st && weft_job_given(job, "train.shards"))
+        st = weft_job_number(job, "train.shards", &shards);
+    e.shards = (int64_t)shards;
+    rc = st ? fail_job(st) : explain_job(job, &e);
+    weft_job_free(job);
+    return rc;
+}
+
 static int run_node(struct node *n)
 {
     weft_ctx *boot = NULL;
@@ -484,7 +549,7 @@ static int run_node(struct node *n)
         if (!st)
             fputs(text, stdout);
         weft_text_free(boot, text);
-        rc = st ? fail_status(st, "node") : EXIT_DONE;
+        rc = st ? fail_status(st, "node") : explain_parts(n, boot);
     } else if (!rc) {
         rc = run_mine(n);
     }
@@ -496,7 +561,9 @@ static int run_node(struct node *n)
 
 static int node(int argc, char **argv)
 {
-    static struct node n = {.report_fd = -1, .minutes = 5, .wait_minutes = 60};
+    static struct node n = {.report_fd = -1, .wait_minutes = 60};
+    static const char *consistency;
+    static char set[80];
     const struct flag flags[] = {
         {"role", FLAG_TEXT, "chief|ps|worker|evaluator", "what this process does", &n.role},
         {"task", FLAG_TEXT, "NAME", "which task it is: ps/0; with --role, the number is enough",
@@ -534,9 +601,12 @@ static int node(int argc, char **argv)
          "cluster.store",
          &n.store[0]},
         STORE_FLAGS(&n.store[1]),
+        {"consistency", FLAG_TEXT, "sync|async|stale(S)",
+         "the same for all tasks; same as --set cluster.consistency=…", &consistency},
         {"insecure", FLAG_BOOL, NULL, "allow plain TCP, without encryption and authentication",
          &n.insecure},
-        {"explain", FLAG_BOOL, NULL, "print all tasks and start nothing", &n.explain},
+        {"explain", FLAG_BOOL, NULL,
+         "print all tasks, and what the job does on them; start nothing", &n.explain},
         {"log", FLAG_TEXT, "auto|bar|lines|json|none", "of a worker, as in `weft train`", &n.log},
         {"part", FLAG_TEXT, "validation|test",
          "of an evaluator: the data to measure with; default: the first of them that the job has",
@@ -546,7 +616,9 @@ static int node(int argc, char **argv)
          &n.wait_minutes},
         JOB_FLAGS(n.j),
         {"renew-minutes", FLAG_INT, "N",
-         "how often a process that joined asks for a new certificate; default 5", &n.minutes},
+         "how often a process that joined asks for a new certificate; default 5, or what the job "
+         "says",
+         &n.minutes},
         {"report", FLAG_TEXT, "FD", "used by `weft launch`", &n.report},
         {"lifeline", FLAG_TEXT, "FD", "used by `weft launch`", &n.lifeline},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},
@@ -560,6 +632,12 @@ static int node(int argc, char **argv)
     if (!n.join != !n.token)
         return fail(EXIT_USAGE, "node: --join and --token-file belong together");
     n.j.path = k ? argv[0] : NULL;
+    if (consistency && n.j.sets.n >= LIST_MAX)
+        return fail(EXIT_USAGE, "node: too many --set");
+    if (consistency) {
+        snprintf(set, sizeof set, "cluster.consistency=%.40s", consistency);
+        n.j.sets.item[n.j.sets.n++] = set;
+    }
     return run_node(&n);
 }
 

@@ -9,6 +9,7 @@
 #include <weft/sys/join.h>
 
 #include "job.h"
+#include "procs.h"
 #include "store.h"
 #include "tasks.h"
 
@@ -36,7 +37,7 @@ struct node {
     struct job j;
     const char *role, *task, *cluster, *keys, *log, *report, *lifeline, *hosts, *join, *token,
         *part, *lend, *borrow;
-    int ps_count, evaluators, port, minutes, wait_minutes, replicas, report_fd;
+    int ps_count, evaluators, port, minutes, renew_seconds, wait_minutes, replicas, report_fd;
     double timeout_s, balance_s, stall_s;
     bool insecure, own_chief, explain, extra;
     const char *address; /* of a server that is added */
@@ -48,6 +49,7 @@ struct node {
     int n_mine;
     struct mine mine[MAX_MINE];
     /* Of a process that has joined. */
+    struct keeper keeper;
     char folder[128], door[256], joined[WEFT_TASK_NAME];
     char *description; /* cut up: settings, and the job file */
     weft_ctx *boot;

@@ -3,6 +3,7 @@
  * What the door tells (launch_door.c writes it):
  *   weft-job 1
  *   cluster chief=…;ps=…;worker=4
+ *   renew 300
  *   set train.strategy=ps
  *   file job.yaml
  *   the job file */
@@ -12,7 +13,6 @@
 #include <unistd.h>
 
 #include "node.h"
-#include "procs.h"
 
 #define WAIT_S 10.0
 
@@ -29,6 +29,8 @@ static int read_description(struct node *n)
             n->cluster = at + 8;
         else if (!strncmp(at, "lend ", 5))
             n->borrow = at + 5;
+        else if (!strncmp(at, "renew ", 6))
+            n->renew_seconds = atoi(at + 6);
         else if (!strncmp(at, "set ", 4) && n->j.sets.n < LIST_MAX)
             n->j.sets.item[n->j.sets.n++] = at + 4;
         else if (!strncmp(at, "file ", 5)) {
@@ -54,7 +56,7 @@ static void *keep_renewing(void *arg)
     pthread_mutex_lock(&n->lock);
     clock_gettime(CLOCK_REALTIME, &next);
     while (!n->leaves) {
-        next.tv_sec += (time_t)n->minutes * 60;
+        next.tv_sec += n->renew_seconds;
         while (!n->leaves && pthread_cond_timedwait(&n->wakes, &n->lock, &next) != ETIMEDOUT)
             ;
         if (n->leaves)
@@ -79,14 +81,17 @@ int node_join(struct node *n, weft_ctx *boot)
     if (n->task || n->cluster || n->keys)
         return fail(EXIT_USAGE, "node: with --join the door says which task this is; leave --task, "
                                 "--cluster and --keys out");
-    if (n->minutes < 1)
-        return fail(EXIT_USAGE, "node: --renew-minutes is at least 1");
     if (!tmp || !*tmp || strlen(tmp) > MAX_TMP)
         tmp = "/tmp";
     snprintf(n->folder, sizeof n->folder, "%s/weft-node-XXXXXX", tmp);
     if (!mkdtemp(n->folder)) { /* 0700 */
         n->folder[0] = '\0';
         return fail(EXIT_FAILED, "node: cannot make a directory in %s: %s", tmp, strerror(errno));
+    }
+    if (!keeper_start(&n->keeper, n->folder)) { /* keys must not outlive this process */
+        procs_remove(n->folder);
+        n->folder[0] = '\0';
+        return fail(EXIT_FAILED, "node: cannot start a process: %s", strerror(errno));
     }
     snprintf(n->door, sizeof n->door, "tls:%.200s", n->join);
     st = weft_join(boot, n->door, n->token, n->folder, WAIT_S, n->joined, &n->description);
@@ -95,6 +100,8 @@ int node_join(struct node *n, weft_ctx *boot)
     rc = read_description(n);
     if (rc)
         return rc;
+    if (n->minutes || n->renew_seconds < 1)
+        n->renew_seconds = 60 * (n->minutes ? n->minutes : 5);
     n->task = n->joined;
     n->extra = true; /* the door may give a place beyond the list */
     n->keys = n->folder;
@@ -115,7 +122,7 @@ void node_leave(struct node *n)
         pthread_join(n->renewer, NULL);
     }
     if (n->folder[0])
-        procs_remove(n->folder);
+        keeper_stop(&n->keeper, n->folder);
     if (n->description)
         weft_text_free(n->boot, n->description);
 }

@@ -25,6 +25,14 @@ bool procs_start_program(struct procs *p, const char *path, char *const *argv);
 bool procs_wait(struct procs *p, double seconds);
 /* Removes a directory with everything in it; links are not followed. */
 void procs_remove(const char *folder);
+/* keeper.c: a process that removes the directory when this one ends, in whatever way. */
+struct keeper {
+    pid_t pid;       /* 0: none */
+    int lifeline[2]; /* others may read from the first end: it ends with this process */
+};
+bool keeper_start(struct keeper *k, const char *folder);
+/* Now. */
+void keeper_stop(struct keeper *k, const char *folder);
 /* Kills what is left, and removes the directory. */
 void procs_close(struct procs *p);
 

@@ -17,22 +17,24 @@ static void put(int fd, const char *line, int n)
 
 void report_stat(int fd, const struct task_stat *s)
 {
-    char line[TASK_LINE], loss[32] = "nan";
+    char line[TASK_LINE], loss[32] = "nan", stale[32] = "0";
 
     if (fd < 0)
         return;
     if (isfinite(s->loss))
         number_text(s->loss, false, loss);
+    number_text(s->staleness, false, stale);
     put(fd, line,
         snprintf(line, sizeof line,
                  "stat step=%lld epoch=%lld loss=%s sent=%lld received=%lld messages=%lld "
                  "shards=%lld waited=%lld busy=%lld send_messages=%lld send_bytes=%lld "
-                 "receive_messages=%lld receive_bytes=%lld\n",
+                 "receive_messages=%lld receive_bytes=%lld staleness=%s staleness_most=%lld\n",
                  (long long)s->step, (long long)s->epoch, loss, (long long)s->sent,
                  (long long)s->received, (long long)s->messages, (long long)s->shards,
                  (long long)(s->waited_s * 1e6), (long long)(s->busy_s * 1e6),
                  (long long)s->send_messages, (long long)s->send_bytes,
-                 (long long)s->receive_messages, (long long)s->receive_bytes));
+                 (long long)s->receive_messages, (long long)s->receive_bytes, stale,
+                 (long long)s->staleness_most));
 }
 
 void report_event(int fd, const char *task, const char *what)
@@ -73,13 +75,16 @@ static void take_value(struct task_stat *s, const char *name, const char *value)
                    {"send_messages", &s->send_messages},
                    {"send_bytes", &s->send_bytes},
                    {"receive_messages", &s->receive_messages},
-                   {"receive_bytes", &s->receive_bytes}};
+                   {"receive_bytes", &s->receive_bytes},
+                   {"staleness_most", &s->staleness_most}};
 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!strcmp(name, numbers[i].name))
             *numbers[i].to = strtoll(value, NULL, 10);
     if (!strcmp(name, "loss"))
         s->loss = strtod(value, NULL);
+    if (!strcmp(name, "staleness"))
+        s->staleness = strtod(value, NULL);
     if (!strcmp(name, "waited"))
         s->waited_s = (double)strtoll(value, NULL, 10) * 1e-6;
     if (!strcmp(name, "busy"))

@@ -4,6 +4,7 @@
  *   stat step=12 epoch=1 loss=0.53 sent=4096 received=4096 messages=7 shards=24 waited=250000
  *   busy=0
  *       send_messages=1 send_bytes=4096 receive_messages=0 receive_bytes=0      (in one line)
+ *       staleness=0.78 staleness_most=4                        (in asynchronous training)
  *   event ps/1 was promoted: …
  *   note worker/0 wrote 2 checkpoints
  *   add worker 2
@@ -29,6 +30,8 @@ struct task_stat {
     double waited_s, busy_s;
     /* Queues as they are now: see weft_dist_counts. */
     int64_t send_messages, send_bytes, receive_messages, receive_bytes;
+    double staleness; /* likewise */
+    int64_t staleness_most;
 };
 
 /* Writes a line to a pipe; fd < 0: nowhere. */

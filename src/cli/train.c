@@ -192,6 +192,8 @@ int run_training(struct job *j, const char *command, const char *log)
         fprintf(stderr, "drained: the job continues without this worker\n");
         return EXIT_DONE;
     }
+    if (st == WEFT_ECANCEL && interrupted)
+        return fail(EXIT_STOPPED, "%s", weft_error());
     return st ? fail_job(st) : finish(j);
 }
 

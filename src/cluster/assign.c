@@ -90,6 +90,17 @@ static int64_t load_of(const struct wf_chief *c, const struct wf_epoch *e, int n
     return sum;
 }
 
+int64_t wf_assign_load(const struct wf_chief *c, const struct wf_epoch *e, int node)
+{
+    return load_of(c, e, node, true);
+}
+
+/* What bytes mean for a server: those of one that is overloaded count several times. */
+static int64_t weight_of(const struct wf_chief *c, int node, int64_t bytes)
+{
+    return bytes * wf_busy_cost(&c->known[node]);
+}
+
 /* The server with the least to do, but for two; WF_NOBODY: there is none. */
 static int idlest(const struct wf_chief *c, const struct wf_epoch *e, int not_a, int not_b,
                   bool copies)
@@ -104,7 +115,7 @@ static int idlest(const struct wf_chief *c, const struct wf_epoch *e, int not_a,
         if (e->member[i].role != WF_ROLE_SERVER || node == not_a || node == not_b ||
             !stays(c, e, node))
             continue;
-        load = load_of(c, e, node, copies);
+        load = weight_of(c, node, load_of(c, e, node, copies));
         if (best == WF_NOBODY || load < least) {
             best = node;
             least = load;
@@ -220,21 +231,24 @@ static void go_home(const struct wf_chief *c, struct wf_epoch *e)
     }
 }
 
-/* One piece goes from the server with the most primaries to the one with the fewest, if that makes
- * the division more even, and nothing else is under way. */
+/* One piece goes from the server that primaries are most of a load for to the one with the least,
+ * if that makes the division more even, and nothing else is under way. */
 static void balance_pieces(const struct wf_chief *c, struct wf_epoch *e)
 {
     int least = idlest(c, e, WF_NOBODY, WF_NOBODY, false);
     int best = -1;
     int64_t gain = 0;
 
+    if (wf_busy_settles(c))
+        return;
     for (int i = 0; i < e->n_pieces; i++) {
         struct wf_holders *h = &e->holders[i];
         int64_t diff, bytes = bytes_of(c, i);
 
         if (h->target != WF_NOBODY || least == WF_NOBODY)
             return;
-        diff = load_of(c, e, h->primary, false) - load_of(c, e, least, false) - bytes;
+        diff = weight_of(c, h->primary, load_of(c, e, h->primary, false)) -
+               weight_of(c, least, load_of(c, e, least, false) + bytes);
         if (home_of(c, e, i) != WF_NOBODY)
             continue;
         if (h->primary != least && diff > 0 && diff > gain) {
@@ -437,6 +451,8 @@ static bool differs(const struct wf_epoch *a, const struct wf_epoch *b)
 {
     if (!a || a->history != b->history || a->n_members != b->n_members)
         return true;
+    if (a->halt != b->halt)
+        return true;
     for (int i = 0; i < a->n_members; i++)
         if (a->member[i].node != b->member[i].node ||
             a->member[i].incarnation != b->member[i].incarnation ||
@@ -469,6 +485,7 @@ static void restore(const struct wf_chief *c, const struct wf_epoch *old, struct
 
     e->history = wf_max_i64((int64_t)last, (int64_t)c->manifest_history) + 1;
     e->start = wf_chief_restart(c);
+    e->halt = -1;
     deal_pieces(c, e);
 }
 
@@ -490,6 +507,7 @@ weft_status wf_assign(struct wf_chief *c, struct wf_epoch **out, bool *changed)
     e->number = old ? old->number + 1 : 1;
     e->history = old ? old->history : 0;
     e->start = old ? old->start : 0;
+    e->halt = wf_ledger_halt(c);
     n_servers = count(e, WF_ROLE_SERVER);
     n_workers = count(e, WF_ROLE_WORKER);
     if (n_servers == 0 ||
@@ -513,7 +531,8 @@ weft_status wf_assign(struct wf_chief *c, struct wf_epoch **out, bool *changed)
     e->list = c->list ? wf_strdup(c->ctx, c->list) : NULL;
     st = c->list && !e->list ? wf_err_nomem(c->ctx, strlen(c->list), "epoch record")
                              : deal_shards(c, e, old);
-    *changed = !st && differs(old, e);
+    /* leases are granted in an epoch of the chief's own: then no former chief can create one */
+    *changed = !st && (differs(old, e) || (c->plan.ledger.window && old->term != c->term));
     if (*changed)
         *out = e;
     else

@@ -1,6 +1,8 @@
 /* chief.c - the chief of a job: terms, epochs, deaths, checkpoints. */
 #include "cluster/chief.h"
 
+#include "cluster/standby.h"
+
 weft_status wf_chief_init(struct wf_chief *c, weft_ctx *ctx, const struct wf_chief_plan *plan,
                           int node)
 {
@@ -74,6 +76,7 @@ static void set_now(struct wf_chief *c, int64_t now)
         c->known[n].behind_ns += c->known[n].behind_ns ? late : 0;
     }
     c->chief_ns += late;
+    wf_standby_shift(c, late);
     c->ticked_ns = now;
     if (late > c->plan.timeout_ns / 2)
         c->deaf_ns = now;
@@ -84,7 +87,7 @@ static void set_now(struct wf_chief *c, int64_t now)
 static void stand_by(struct wf_chief *c)
 {
     c->state = WF_CHIEF_STANDBY;
-    c->chief_ns = c->now;
+    wf_standby_hear(c, c->now);
     wf_epoch_free(c->ctx, c->next);
     c->next = NULL;
 }
@@ -119,10 +122,23 @@ static void new_epoch(struct wf_chief *c, struct wf_epoch *e)
     wf_ledger_enter(c);
 }
 
-/* Members of the record get the whole timeout to say that they are alive. */
+/* A sign of life for those that read the store, too. */
+static void confirm(struct wf_chief *c, struct wf_actions *out)
+{
+    struct wf_action *act = wf_actions_add(out, WF_ACT_READ);
+
+    c->confirmed_ns = c->now;
+    if (act)
+        act->pulse = c->pulse = c->term << 32 | (uint32_t)(c->pulse + 1);
+}
+
+/* Members of the record get the whole timeout to say that they are alive, from when they were asked
+ * on. */
 static void begin_to_act(struct wf_chief *c, struct wf_actions *out)
 {
     c->state = WF_CHIEF_ACTS;
+    c->acts_ns = c->now;
+    c->doubts_ns = 0;
     c->controlling = false;
     for (int i = 0; c->epoch && i < c->epoch->n_members; i++) {
         const struct wf_member *m = &c->epoch->member[i];
@@ -130,12 +146,14 @@ static void begin_to_act(struct wf_chief *c, struct wf_actions *out)
         c->known[m->node] = (struct wf_known){.heard = true,
                                               .role = m->role,
                                               .incarnation = m->incarnation,
-                                              .heard_ns = c->now,
+                                              .heard_ns = wf_standby_heard(c, m),
                                               .leaves = m->leaves,
                                               .step = -1};
         send(c, out, WF_MSG_EPOCH, m->node);
     }
-    wf_ledger_begin(c, out);
+    wf_standby_end(c);
+    confirm(c, out);
+    wf_ledger_begin(c);
 }
 
 static weft_status take_read(struct wf_chief *c, const struct wf_store_answer *a,
@@ -168,7 +186,7 @@ static weft_status take_read(struct wf_chief *c, const struct wf_store_answer *a
         begin_to_act(c, out);
         return WEFT_OK;
     }
-    if (c->highest > 0 && c->now - c->chief_ns <= c->plan.timeout_ns) {
+    if (!wf_standby_may(c, a)) {
         c->state = WF_CHIEF_STANDBY;
         return WEFT_OK;
     }
@@ -188,7 +206,7 @@ static weft_status propose(struct wf_chief *c, struct wf_actions *out)
     bool changed;
     weft_status st;
 
-    if (c->state != WF_CHIEF_ACTS || c->next)
+    if (c->state != WF_CHIEF_ACTS || c->next || wf_standby_doubts(c))
         return WEFT_OK;
     st = wf_assign(c, &c->next, &changed);
     if (st || !changed)
@@ -321,8 +339,11 @@ static void hear(struct wf_chief *c, const struct wf_message *m)
         *k = (struct wf_known){.heard = true, .incarnation = m->incarnation, .step = -1};
     k->role = m->role;
     k->heard_ns = c->now;
+    k->closed = false;
     k->epoch = m->epoch;
-    if (m->pace_ns)
+    if (m->role == WF_ROLE_SERVER)
+        wf_busy_hear(k, m);
+    else if (m->pace_ns)
         k->pace_ns = m->pace_ns;
     k->done |= m->type == WF_MSG_DONE;
     k->leaves |= m->type == WF_MSG_LEAVE;
@@ -398,8 +419,13 @@ weft_status wf_chief_step(struct wf_chief *c, int64_t now, const struct wf_messa
     if (m->from < 0 || m->from >= c->plan.n_nodes)
         return WEFT_OK;
     see_term(c, m->term);
-    if (m->role == WF_ROLE_CHIEF && m->term >= c->highest && m->from != c->node)
-        c->chief_ns = now;
+    if (m->role == WF_ROLE_CHIEF && m->term >= c->highest && m->from != c->node &&
+        m->type != WF_MSG_SEEK)
+        wf_standby_hear(c, now);
+    if (m->type == WF_MSG_SEEN)
+        wf_standby_take(c, m);
+    if (m->type == WF_MSG_SEEN || m->type == WF_MSG_SEEK)
+        return out->st;
     /* somebody takes this one for the chief, as a former process of it was in the store */
     if (c->state == WF_CHIEF_STANDBY && m->role != WF_ROLE_CHIEF)
         read_store(c, out);
@@ -413,7 +439,7 @@ weft_status wf_chief_step(struct wf_chief *c, int64_t now, const struct wf_messa
         take_saved(c, m, out);
     if (m->type == WF_MSG_CONTROL || m->type == WF_MSG_CONTROL_ASK)
         take_control(c, m, out);
-    if (m->type == WF_MSG_LEASES || m->type == WF_MSG_LEDGER) {
+    if (m->type == WF_MSG_LEASES || m->type == WF_MSG_LEDGER || m->type == WF_MSG_HALT) {
         wf_ledger_take(c, m);
         wf_ledger_deal(c, out);
     }
@@ -431,8 +457,10 @@ weft_status wf_chief_lost(struct wf_chief *c, int64_t now, int node, uint64_t in
     /* Others close their connections to a chief that does not run: those that live come back. */
     if (c->deaf_ns >= 0 && now - c->deaf_ns < c->plan.timeout_ns)
         return WEFT_OK;
-    if (k->heard && k->incarnation == incarnation)
+    if (k->heard && k->incarnation == incarnation) {
         k->heard_ns = now - c->plan.timeout_ns - 1;
+        k->closed = true;
+    }
     st = propose(c, out);
     return st ? st : out->st;
 }
@@ -445,10 +473,10 @@ weft_status wf_chief_tick(struct wf_chief *c, int64_t now, struct wf_actions *ou
 
     set_now(c, now);
     c->ticked_ns = now;
-    if (c->state == WF_CHIEF_STANDBY) {
-        if (c->highest == 0 || now - c->chief_ns > c->plan.timeout_ns)
+    if (c->state != WF_CHIEF_ACTS) {
+        if (wf_standby_tick(c, out) && c->state == WF_CHIEF_STANDBY)
             read_store(c, out);
-    } else if (c->state == WF_CHIEF_ACTS) {
+    } else {
         for (int n = 0; n < c->plan.n_nodes; n++) {
             const struct wf_known *k = &c->known[n];
 
@@ -459,12 +487,11 @@ weft_status wf_chief_tick(struct wf_chief *c, int64_t now, struct wf_actions *ou
             else
                 send(c, out, WF_MSG_TERM, n);
         }
-        if (now - c->confirmed_ns > c->plan.timeout_ns) {
-            /* a term that nobody uses, because its chief died at once, must not go unseen */
-            c->confirmed_ns = now;
-            wf_actions_add(out, WF_ACT_READ);
-        }
+        /* a term that nobody uses, because its chief died at once, must not go unseen */
+        if (now - c->confirmed_ns > c->plan.timeout_ns / 2)
+            confirm(c, out);
         wf_stall_look(c);
+        wf_busy_look(c);
         st = propose(c, out);
         wf_ledger_tick(c, out);
     }

@@ -19,7 +19,8 @@ struct wf_chief_plan {
     int n_servers, n_workers; /* that a job waits for before it begins */
     int64_t timeout_ns;       /* of silence */
     int64_t tick_ns;          /* how often wf_chief_tick is called */
-    int64_t balance_ns; /* how often shards may move from slow workers to fast ones; 0: never */
+    int64_t balance_ns; /* how often shards may move from slow workers to fast ones, and pieces from
+                         * servers that are overloaded; 0: never */
     int64_t stall_ns;   /* how long a worker may hold up others without progress; 0: for ever */
     /* bytes of a piece, for an even division; NULL: all are alike */
     const int64_t *piece_bytes;
@@ -45,6 +46,11 @@ struct wf_known {
     int64_t heard_ns;
     uint64_t epoch;  /* that it is at */
     int64_t pace_ns; /* a worker: what a shard takes it; 0: not known */
+    int64_t busy_ns; /* a server: of a second; 0: not known */
+    /* A server (busy.c): what its bytes count, since when, and for how many looks at least. */
+    int cost, cost_pause;
+    int64_t cost_ns;
+    bool was_lowered;
     bool leaves, done;
     bool knows; /* that it leaves: it does not want to join again */
     /* A worker, as its last beat says (stall.c). */
@@ -55,6 +61,10 @@ struct wf_known {
     int64_t behind_ns; /* since when others are ahead, and it has not moved; 0: they are not */
     bool straggles;    /* half of its time is over */
     bool stalled;      /* all of it: this process belongs to no further epoch */
+    bool closed;       /* it has ended its connection, and was not heard since then */
+    /* By a standby (standby.c): the process that has answered, and when; 0: none has. */
+    uint64_t seen;
+    int64_t seen_ns;
 };
 
 struct wf_chief {
@@ -64,8 +74,18 @@ struct wf_chief {
     enum wf_chief_state state;
     uint64_t term, highest;
     int64_t now, chief_ns, ticked_ns;
+    bool heard_chief; /* at chief_ns; false: never */
+    int64_t asked_ns; /* since when a standby asks others; 0: it does not */
+    int n_asked;      /* nodes, then */
+    bool looked;      /* into the store since then: what it showed, and when */
+    int64_t look_ns;
+    uint64_t look_pulse, look_term, look_epoch;
+    int64_t doubts_ns; /* since when a chief that acts hears few; 0: it hears most */
+    uint64_t pulse;    /* its last sign of life */
     int64_t deaf_ns; /* when it ran again after a pause in which others may have given it up; -1 */
     int64_t balanced_ns;           /* when it last looked whether shards should move */
+    int64_t busy_looked_ns;        /* whether servers are overloaded */
+    int64_t acts_ns;               /* when it began to act */
     int64_t confirmed_ns;          /* when it last looked whether its term is the highest */
     struct wf_epoch *epoch, *next; /* next: is being created */
     struct wf_known *known;        /* by node */
@@ -87,6 +107,7 @@ struct wf_store_answer {
     bool ok;                /* created; it was not there before */
     uint64_t term; /* READ: the highest; CREATE_TERM: that one; CREATE_EPOCH: of the record */
     const struct wf_epoch *epoch; /* READ: the last, or NULL */
+    uint64_t pulse;               /* READ: the last sign of life of a chief; 0: none */
     bool has_manifest;
     uint64_t history; /* READ, CREATE_MANIFEST: of the last manifest; CREATE_CONTROL: its own */
     int64_t t;
@@ -135,7 +156,16 @@ void wf_stall_spare(struct wf_chief *c);
 /* How long a worker may hold up others, as it is now. */
 int64_t wf_stall_limit(const struct wf_chief *c, const struct wf_known *k);
 
-/* assign.c: the next epoch, from the current one and what is known; *changed: whether it differs.
+/* busy.c: what a beat says of a server; whose bytes count how often, looked at with every tick;
+ * whether it is too early to move pieces, because this chief does not know yet who is busy. */
+void wf_busy_hear(struct wf_known *k, const struct wf_message *m);
+void wf_busy_look(struct wf_chief *c);
+int64_t wf_busy_cost(const struct wf_known *k);
+bool wf_busy_settles(const struct wf_chief *c);
+
+/* assign.c: bytes of all pieces that a server has. */
+int64_t wf_assign_load(const struct wf_chief *c, const struct wf_epoch *e, int node);
+/* The next epoch, from the current one and what is known; *changed: whether it differs.
  * Otherwise *e is not set. */
 weft_status wf_assign(struct wf_chief *c, struct wf_epoch **e, bool *changed);
 

@@ -37,6 +37,7 @@ struct wf_holders {
 struct wf_epoch {
     uint64_t term, history, number;
     int64_t start; /* the version that the history begins with */
+    int64_t halt;  /* with leases: a step with a control record that nobody planned; -1: none */
     int chief;
     int n_members, n_pieces, n_shards;
     struct wf_member *member;
@@ -107,6 +108,9 @@ enum wf_message_type {
     WF_MSG_LEDGER,  /* to the chief: what is applied on a piece */
     WF_MSG_REPORT,  /* from the chief: send me LEASES, or LEDGER of all your pieces */
     WF_MSG_DRAINED, /* from the chief: all leases of steps before t are done, and no other began */
+    WF_MSG_HALT, /* to the chief: let there be a control record after step t, as soon as it can */
+    WF_MSG_SEEK, /* from a chief that does not act: what do you hear of the one that does? */
+    WF_MSG_SEEN, /* shard: the chief of this task; t: how many ns ago it was heard; -1: never */
     WF_MSG_TYPES
 };
 
@@ -139,7 +143,9 @@ struct wf_message {
     int level; /* PUSH: the sum of the shards [shard, shard + 2^level), those that exist */
     bool decided, follow;
     bool whole;           /* CLOSE */
-    int64_t lease;        /* of messages about one; FILL: the first one of bits */
+    int64_t lease;        /* of messages about one; FILL: the first one of bits; GRANT: these need
+                           * the control record of the step before this one, or a later one;
+                           * DRAINED: likewise who decides */
     int64_t t;            /* EPOCH, TERM: of the last control record; -1: none in this history */
     int64_t pace_ns;      /* BEAT of a worker, LEASES: what a shard takes it; 0: not known */
     const uint64_t *bits; /* AT: by shard; of sets of leases: from t on */
@@ -177,6 +183,7 @@ struct wf_action {
     uint64_t number, history;
     int piece, shard;
     int64_t t;
+    uint64_t pulse;                /* READ: the sign of life that a chief leaves; 0: none */
     const struct wf_epoch *record; /* borrowed until the next step of the machine */
     const void *payload;           /* CREATE_CONTROL: of the message that brought it */
 };
@@ -202,6 +209,7 @@ struct wf_view {
     enum wf_role role;
     uint64_t incarnation, term;
     int chief;              /* to whom beats go */
+    int64_t chief_ns;       /* when it was heard; -1: never */
     struct wf_epoch *epoch; /* NULL: none yet */
     bool belongs;           /* to the epoch */
 };
@@ -210,7 +218,9 @@ void wf_view_init(struct wf_view *v, weft_ctx *ctx, int node, enum wf_role role,
                   uint64_t incarnation, int chief);
 void wf_view_free(struct wf_view *v);
 /* Takes a message of a chief. *changed: a new epoch has begun. */
-weft_status wf_view_take(struct wf_view *v, const struct wf_message *m, bool *changed);
+weft_status wf_view_take(struct wf_view *v, int64_t now, const struct wf_message *m, bool *changed);
+/* Tells a chief that does not act what this node hears of the one that does. */
+void wf_view_seen(const struct wf_view *v, int64_t now, int to, struct wf_actions *a);
 /* Whether a message between members counts. */
 bool wf_view_counts(const struct wf_view *v, const struct wf_message *m);
 /* A message of this node, stamped; to be completed. NULL if there is no memory. */

@@ -23,7 +23,9 @@ static bool has_lease(enum wf_message_type type)
     case WF_MSG_RECORD:
     case WF_MSG_FILL:
     case WF_MSG_CLOSE:
-    case WF_MSG_APPLIED: return true;
+    case WF_MSG_APPLIED:
+    case WF_MSG_GRANT:
+    case WF_MSG_DRAINED: return true;
     default: return false;
     }
 }
@@ -176,7 +178,7 @@ weft_status wf_message_read(const void *head, int32_t n, struct wf_message *out,
 /* ---- epoch records --------------------------------------------------------------------------- */
 
 enum { LEAVES = 256 }; /* with the role of a member */
-enum { EPOCH_HEAD = 64, MEMBER_BYTES = 16, HOLDERS_BYTES = 16, SHARD_BYTES = 4 };
+enum { EPOCH_HEAD = 72, MEMBER_BYTES = 16, HOLDERS_BYTES = 16, SHARD_BYTES = 4 };
 
 static const char magic[4] = {'w', 'f', 'e', 'p'};
 
@@ -196,6 +198,7 @@ weft_status wf_epoch_write(const struct wf_epoch *e, struct wf_buf *out)
     wf_buf_le64(out, e->history);
     wf_buf_le64(out, e->number);
     wf_buf_le64(out, (uint64_t)e->start);
+    wf_buf_le64(out, (uint64_t)e->halt);
     for (int i = 0; i < e->n_members; i++) {
         wf_buf_le32(out, (uint32_t)e->member[i].node);
         wf_buf_le32(out, (uint32_t)e->member[i].role | (e->member[i].leaves ? LEAVES : 0));
@@ -356,6 +359,8 @@ static weft_status check_numbers(const struct wf_epoch *e)
         return bad_epoch("number of epoch", 0, (int64_t)e->number);
     if (e->start < 0 || e->start > (int64_t)max_number)
         return bad_epoch("start of epoch", (int64_t)e->number, e->start);
+    if (e->halt < -1 || e->halt > (int64_t)max_number)
+        return bad_epoch("halt of epoch", (int64_t)e->number, e->halt);
     return WEFT_OK;
 }
 
@@ -390,6 +395,7 @@ weft_status wf_epoch_read(weft_ctx *ctx, const void *p, int64_t n, struct wf_epo
     e->history = wf_bytes_u64(&b);
     e->number = wf_bytes_u64(&b);
     e->start = wf_bytes_i64(&b);
+    e->halt = wf_bytes_i64(&b);
     st = check_numbers(e);
     if (!st)
         st = read_lists(ctx, &b, e);

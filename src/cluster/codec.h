@@ -10,7 +10,7 @@
 
 enum {
     WF_MESSAGE_VERSION = 1,
-    WF_EPOCH_VERSION = 2,
+    WF_EPOCH_VERSION = 3,
     WF_MESSAGE_HEAD = 80,        /* bytes, before the bits */
     WF_MAX_NODES = 1 << 16,      /* numbers of nodes are below this */
     WF_MAX_EPOCH_LIST = 1 << 24, /* pieces and shards of an epoch */

@@ -2,6 +2,7 @@
 #include "cluster/entry.h"
 
 #include "base/bytes.h"
+#include "base/number.h"
 
 enum { VERSION = 1 };
 
@@ -53,4 +54,16 @@ int64_t wf_entry_body(const void *bytes)
 uint64_t wf_entry_nonce(const void *bytes)
 {
     return wf_get_le64((const uint8_t *)bytes + 24);
+}
+
+void wf_pulse_write(uint64_t pulse, char text[WF_PULSE_TEXT])
+{
+    wf_snprintf(text, WF_PULSE_TEXT, "%016llx", (unsigned long long)pulse);
+}
+
+uint64_t wf_pulse_read(const char *text, int64_t n)
+{
+    int64_t pulse;
+
+    return n == WF_PULSE_TEXT - 1 && wf_parse_hex(text, n, &pulse) ? (uint64_t)pulse : 0;
 }

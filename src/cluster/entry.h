@@ -40,4 +40,10 @@ int wf_entry_parts(const void *bytes, int64_t n);
 int64_t wf_entry_body(const void *bytes);
 uint64_t wf_entry_nonce(const void *bytes);
 
+/* The sign of life of a chief, in a place of its own: 16 hexadecimal digits. What is not that reads
+ * as 0. */
+enum { WF_PULSE_TEXT = 17 };
+void wf_pulse_write(uint64_t pulse, char text[WF_PULSE_TEXT]);
+uint64_t wf_pulse_read(const char *text, int64_t n);
+
 #endif

@@ -16,6 +16,7 @@ weft_status wf_epoch_new(weft_ctx *ctx, int n_members, int n_pieces, int n_shard
         return wf_err_nomem(ctx, (size_t)(n_members + n_pieces + n_shards) * sizeof *e->member,
                             "epoch record");
     }
+    e->halt = -1;
     e->n_members = n_members;
     e->n_pieces = n_pieces;
     e->n_shards = n_shards;
@@ -34,6 +35,7 @@ weft_status wf_epoch_copy(weft_ctx *ctx, const struct wf_epoch *e, struct wf_epo
     c->history = e->history;
     c->number = e->number;
     c->start = e->start;
+    c->halt = e->halt;
     c->chief = e->chief;
     memcpy(c->member, e->member, (size_t)e->n_members * sizeof *e->member);
     memcpy(c->holders, e->holders, (size_t)e->n_pieces * sizeof *e->holders);
@@ -89,8 +91,12 @@ int wf_epoch_decider(const struct wf_epoch *e)
 void wf_view_init(struct wf_view *v, weft_ctx *ctx, int node, enum wf_role role,
                   uint64_t incarnation, int chief)
 {
-    *v = (struct wf_view){
-        .ctx = ctx, .node = node, .role = role, .incarnation = incarnation, .chief = chief};
+    *v = (struct wf_view){.ctx = ctx,
+                          .node = node,
+                          .role = role,
+                          .incarnation = incarnation,
+                          .chief = chief,
+                          .chief_ns = -1};
 }
 
 void wf_view_free(struct wf_view *v)
@@ -99,7 +105,7 @@ void wf_view_free(struct wf_view *v)
     v->epoch = NULL;
 }
 
-weft_status wf_view_take(struct wf_view *v, const struct wf_message *m, bool *changed)
+weft_status wf_view_take(struct wf_view *v, int64_t now, const struct wf_message *m, bool *changed)
 {
     struct wf_epoch *e;
     weft_status st;
@@ -109,6 +115,7 @@ weft_status wf_view_take(struct wf_view *v, const struct wf_message *m, bool *ch
         return WEFT_OK;
     v->term = m->term;
     v->chief = m->from;
+    v->chief_ns = now;
     if (m->type != WF_MSG_EPOCH || (v->epoch && m->record->number <= v->epoch->number))
         return WEFT_OK;
     st = wf_epoch_copy(v->ctx, m->record, &e);
@@ -119,6 +126,16 @@ weft_status wf_view_take(struct wf_view *v, const struct wf_message *m, bool *ch
     v->belongs = wf_epoch_has(e, v->node, v->incarnation);
     *changed = true;
     return WEFT_OK;
+}
+
+void wf_view_seen(const struct wf_view *v, int64_t now, int to, struct wf_actions *a)
+{
+    struct wf_message *m = wf_view_send(v, a, WF_MSG_SEEN, to);
+
+    if (!m)
+        return;
+    m->shard = v->chief;
+    m->t = v->chief_ns < 0 ? -1 : wf_max_i64(now - v->chief_ns, 0);
 }
 
 bool wf_view_counts(const struct wf_view *v, const struct wf_message *m)
@@ -191,7 +208,8 @@ const char *wf_message_name(enum wf_message_type type)
         [WF_MSG_CLOCK] = "clock",       [WF_MSG_CLOCKED] = "clocked",
         [WF_MSG_GRANT] = "grant",       [WF_MSG_LEASES] = "leases",
         [WF_MSG_LEDGER] = "ledger",     [WF_MSG_REPORT] = "report",
-        [WF_MSG_DRAINED] = "drained",
+        [WF_MSG_DRAINED] = "drained",   [WF_MSG_HALT] = "halt",
+        [WF_MSG_SEEK] = "seek",         [WF_MSG_SEEN] = "seen",
     };
 
     return type > 0 && type < WF_MSG_TYPES && name[type] ? name[type] : "unknown";

@@ -613,7 +613,7 @@ static weft_status read_control(struct wf_etcd *e, uint64_t history, struct wf_s
     return st;
 }
 
-static weft_status read_all(struct wf_etcd *e, struct wf_store_answer *out)
+static weft_status read_all(struct wf_etcd *e, uint64_t pulse, struct wf_store_answer *out)
 {
     static const struct {
         enum wf_entry_kind kind;
@@ -623,8 +623,11 @@ static weft_status read_all(struct wf_etcd *e, struct wf_store_answer *out)
     struct wf_etcd_answer a;
     struct wf_etcd_txn x;
     struct wf_entry top = {.kind = WF_TERM};
+    char alive[WF_ETCD_KEY], text[WF_PULSE_TEXT];
     weft_status st;
 
+    wf_snprintf(alive, sizeof alive, "%s/alive", e->where.prefix);
+    wf_pulse_write(pulse, text);
     wf_etcd_txn_begin(&x, e->ctx);
     wf_etcd_txn_then(&x);
     for (int i = 0; i < WF_COUNT(asked); i++) {
@@ -633,11 +636,18 @@ static weft_status read_all(struct wf_etcd *e, struct wf_store_answer *out)
         bounds_of(e, asked[i].kind, from, to);
         wf_etcd_txn_range(&x, from, to, asked[i].limit, asked[i].keys_only);
     }
+    if (pulse)
+        wf_etcd_txn_put(&x, alive, text, WF_PULSE_TEXT - 1, "", 0);
+    wf_etcd_txn_range(&x, alive, NULL, 1, false);
     st = ask(e, &x, &a);
     if (st)
         return st;
-    if (a.n_ranges != WF_COUNT(asked))
-        st = wf_err(WEFT_EPEER, "etcd: %d answers instead of %d", a.n_ranges, (int)WF_COUNT(asked));
+    if (a.n_ranges != WF_COUNT(asked) + 1)
+        st = wf_err(WEFT_EPEER, "etcd: %d answers instead of %d", a.n_ranges,
+                    (int)WF_COUNT(asked) + 1);
+    else if (a.range[WF_COUNT(asked)].n)
+        out->pulse = wf_pulse_read(a.range[WF_COUNT(asked)].pair[0].value,
+                                   a.range[WF_COUNT(asked)].pair[0].n_value);
     if (!st && a.range[0].n)
         st = entry_of(e, WF_TERM, a.range[0].pair[0].key, &top);
     if (!st)
@@ -663,7 +673,7 @@ weft_status wf_etcd_do(struct wf_etcd *e, const struct wf_action *a, struct wf_s
     wf_buf_init(&e->control, e->ctx, WF_MAX_ENTRY);
     *out = (struct wf_store_answer){.to = a->type, .control_t = -1};
     switch (a->type) {
-    case WF_ACT_READ: return read_all(e, out);
+    case WF_ACT_READ: return read_all(e, a->pulse, out);
     case WF_ACT_CREATE_TERM: out->term = a->number; return create_next(e, &term, &out->ok);
     case WF_ACT_CREATE_EPOCH:
         out->term = a->record->term;

@@ -2,7 +2,7 @@
  *
  * Kept true: a lease is done only if it is applied on all pieces and their backups; one that is not
  * done is held by a worker that belongs to the epoch, or free; nothing beyond a boundary is granted
- * before everything up to it is done. */
+ * before everything up to it is done, and its control record is known to be in the store. */
 #include "cluster/chief.h"
 
 weft_status wf_ledger_init(struct wf_ledger *l, weft_ctx *ctx, const struct wf_ledger_plan *plan,
@@ -10,7 +10,8 @@ weft_status wf_ledger_init(struct wf_ledger *l, weft_ctx *ctx, const struct wf_l
 {
     weft_status st = WEFT_OK;
 
-    *l = (struct wf_ledger){.plan = *plan, .n_nodes = n_nodes, .n_pieces = n_pieces, .drained = -1};
+    *l = (struct wf_ledger){
+        .plan = *plan, .n_nodes = n_nodes, .n_pieces = n_pieces, .drained = -1, .wanted = -1};
     if (!plan->window)
         return WEFT_OK;
     l->lease = wf_alloc_n(ctx, plan->window, sizeof *l->lease);
@@ -53,14 +54,10 @@ static struct wf_lease *at(struct wf_ledger *l, int64_t lease)
 
 /* ---- boundaries ------------------------------------------------------------------------------ */
 
-bool wf_ledger_gate(const struct wf_ledger_plan *p, int64_t start, int64_t step)
+/* The first one, from `step` on, of first, first + every, … */
+static int64_t one_from(int64_t step, int64_t first, int64_t every)
 {
-    return p->gate_every && step < p->n_steps && (step % p->gate_every == 0 || step == start);
-}
-
-static int64_t multiple_from(int64_t step, int64_t every)
-{
-    return (step + every - 1) / every * every;
+    return step <= first ? first : first + (step - first + every - 1) / every * every;
 }
 
 int64_t wf_ledger_boundary(const struct wf_ledger_plan *p, int64_t step)
@@ -68,38 +65,66 @@ int64_t wf_ledger_boundary(const struct wf_ledger_plan *p, int64_t step)
     int64_t b = p->n_steps;
 
     if (p->save_every)
-        b = wf_min_i64(b, multiple_from(step, p->save_every));
+        b = wf_min_i64(b, one_from(step, 0, p->save_every));
     if (p->gate_every)
-        b = wf_min_i64(b, multiple_from(step, p->gate_every));
+        b = wf_min_i64(b, one_from(step, p->gate_first, p->gate_every));
     return b;
 }
 
-/* All leases before this step are done, and the next ones wait for its control record. */
+/* The last step up to this one that has a control record by plan; -1: there is none. */
+static int64_t last_planned(const struct wf_ledger_plan *p, int64_t step)
+{
+    return step < p->gate_first ? -1 : step - (step - p->gate_first) % p->gate_every;
+}
+
+/* The last step up to this one that needs a control record; -1: there is none. */
+static int64_t last_gate(const struct wf_chief *c, int64_t step)
+{
+    const struct wf_ledger_plan *p = &c->ledger.plan;
+    int64_t start = c->epoch->start, gate = -1;
+
+    if (p->gate_every && step >= start)
+        gate = wf_max_i64(last_planned(p, wf_min_i64(step, p->n_steps - 1)), start);
+    if (c->epoch->halt <= step)
+        gate = wf_max_i64(gate, c->epoch->halt);
+    return gate < p->n_steps ? gate : -1;
+}
+
+/* Nothing more is granted before the control record of this step is known. */
 static bool is_gated(const struct wf_chief *c, int64_t step)
+{
+    return c->control < last_gate(c, step);
+}
+
+/* A step that nobody planned, also one that is still being written into the store, ends what may be
+ * granted until its record is there. */
+static int64_t min_halt(const struct wf_chief *c, const struct wf_epoch *e, int64_t boundary)
 {
     const struct wf_ledger *l = &c->ledger;
 
-    return l->low == step * l->plan.n_shards && wf_ledger_gate(&l->plan, c->epoch->start, step) &&
-           c->control < step;
+    return e && e->halt > c->control && e->halt * l->plan.n_shards >= l->low
+               ? wf_min_i64(boundary, e->halt)
+               : boundary;
 }
 
 /* Leases below this may be granted. */
 static int64_t limit_of(const struct wf_chief *c)
 {
     const struct wf_ledger *l = &c->ledger;
-    int64_t step = l->low / l->plan.n_shards;
+    int64_t step = l->low / l->plan.n_shards, end;
 
     if (is_gated(c, step))
         return l->low;
-    return wf_min_i64(wf_ledger_boundary(&l->plan, step + 1) * l->plan.n_shards,
-                      l->low + l->plan.window);
+    end = wf_ledger_boundary(&l->plan, step + 1);
+    end = min_halt(c, c->next, min_halt(c, c->epoch, end));
+    return wf_min_i64(end * l->plan.n_shards, l->low + l->plan.window);
 }
 
 /* ---- what is done and held ------------------------------------------------------------------- */
 
 static void start_at(struct wf_ledger *l, int64_t low)
 {
-    l->low = low;
+    l->low = l->top = low;
     l->drained = -1;
     for (int i = 0; i < l->plan.window; i++)
         l->lease[i] = (struct wf_lease){WF_LEASE_FREE, WF_NOBODY, 0, 0};
@@ -158,7 +183,10 @@ static bool is_applied(const struct wf_ledger *l, int64_t lease)
     return true;
 }
 
-/* Everybody has spoken: what all pieces have is done; of the rest, workers hold what they say. */
+/* Everybody has spoken: what all pieces have is done; of the rest, workers hold what they say.
+ * Somebody who comes back may hold leases of a former chief. That one knew of none that was done
+ * and is not now, because servers of this chief's epochs acknowledge nothing else: so it granted
+ * none beyond the window. */
 static void conclude(struct wf_chief *c)
 {
     struct wf_ledger *l = &c->ledger;
@@ -170,6 +198,7 @@ static void conclude(struct wf_chief *c)
     for (int i = 0; i < l->n_pieces; i++)
         low = wf_min_i64(low, wf_leases_low(&l->piece[i].set));
     start_at(l, low);
+    l->top = low + l->plan.window;
     for (int64_t n = low; n < low + l->plan.window; n++) {
         if (is_applied(l, n)) {
             at(l, n)->state = WF_LEASE_DONE;
@@ -188,12 +217,18 @@ static void conclude(struct wf_chief *c)
     move_low(l);
 }
 
+/* Nothing that is said in a former chief's epoch counts: there leases may still become done. */
+static bool is_own(const struct wf_chief *c)
+{
+    return c->epoch->term == c->term;
+}
+
 static void ask(struct wf_chief *c, struct wf_actions *out)
 {
     struct wf_ledger *l = &c->ledger;
     const struct wf_epoch *e = c->epoch;
 
-    for (int i = 0; i < e->n_members; i++) {
+    for (int i = 0; i < e->n_members && is_own(c); i++) {
         int node = e->member[i].node;
         bool lacks = e->member[i].role == WF_ROLE_WORKER &&
                      (!l->node[node].told || l->node[node].incarnation != e->member[i].incarnation);
@@ -213,7 +248,7 @@ static void forget(struct wf_ledger *l)
         l->node[i].told = false;
 }
 
-void wf_ledger_begin(struct wf_chief *c, struct wf_actions *out)
+void wf_ledger_begin(struct wf_chief *c)
 {
     struct wf_ledger *l = &c->ledger;
 
@@ -228,7 +263,6 @@ void wf_ledger_begin(struct wf_chief *c, struct wf_actions *out)
     l->history = c->epoch->history;
     l->learns = true;
     start_at(l, c->epoch->start * l->plan.n_shards);
-    ask(c, out);
 }
 
 /* A history that this chief begins has nothing yet; of one that it finds it must learn. */
@@ -241,6 +275,7 @@ void wf_ledger_enter(struct wf_chief *c)
     if (l->history != c->epoch->history) {
         l->history = c->epoch->history;
         l->learns = c->epoch->term != c->term;
+        l->wanted = wf_min_i64(l->wanted, 0); /* the first step has a record, if there are any */
         forget(l);
         start_at(l, c->epoch->start * l->plan.n_shards);
     }
@@ -293,11 +328,13 @@ void wf_ledger_take(struct wf_chief *c, const struct wf_message *m)
 {
     struct wf_ledger *l = &c->ledger;
 
-    if (!l->plan.window || !c->epoch || m->term != c->term || m->epoch != c->epoch->number ||
-        !wf_epoch_has(c->epoch, m->from, m->incarnation))
+    if (!l->plan.window || !c->epoch || !is_own(c) || m->term != c->term ||
+        m->epoch != c->epoch->number || !wf_epoch_has(c->epoch, m->from, m->incarnation))
         return;
     if (m->type == WF_MSG_LEASES) {
         take_leases(c, m);
+    } else if (m->type == WF_MSG_HALT) {
+        l->wanted = wf_max_i64(l->wanted, m->t + 1);
     } else if (m->type == WF_MSG_LEDGER && l->learns && m->piece >= 0 && m->piece < l->n_pieces &&
                c->epoch->holders[m->piece].primary == m->from &&
                wf_leases_take(&l->piece[m->piece].set, m->t, m->bits, m->n_words)) {
@@ -327,6 +364,7 @@ static void send_grant(struct wf_chief *c, struct wf_actions *out, int node)
     m->bits = w->given.bits;
     m->n_words = w->given.n_words;
     m->block = w->grant;
+    m->lease = c->control + 1;
 }
 
 /* How many leases a worker may hold: enough for a while. */
@@ -350,21 +388,28 @@ static void grant(struct wf_chief *c, struct wf_actions *out, int node, int64_t 
     for (int64_t k = l->low; k < limit && n > 0; k++)
         if (at(l, k)->state == WF_LEASE_FREE) {
             hold(l, at(l, k), node, l->node[node].grant);
+            l->top = wf_max_i64(l->top, k + 1);
             n--;
         }
     send_grant(c, out, node);
 }
 
+/* What is done beyond a gate had its control record, perhaps one that was stored after this chief
+ * had read the store: whoever decides must not continue without it. */
 static void tell_drained(struct wf_chief *c, struct wf_actions *out)
 {
     const struct wf_ledger *l = &c->ledger;
+    int64_t step = l->low / l->plan.n_shards;
+    int64_t gate = last_gate(c, step - 1);
 
     for (int i = 0; i < c->epoch->n_members; i++)
         if (c->epoch->member[i].role == WF_ROLE_WORKER) {
             struct wf_message *m = wf_chief_send(c, out, WF_MSG_DRAINED, c->epoch->member[i].node);
 
-            if (m)
-                m->t = l->low / l->plan.n_shards;
+            if (m) {
+                m->t = step;
+                m->lease = wf_max_i64(c->control, gate) + 1;
+            }
         }
 }
 
@@ -373,13 +418,32 @@ static bool is_drained(const struct wf_chief *c)
 {
     int64_t step = c->ledger.low / c->ledger.plan.n_shards;
 
-    return is_gated(c, step) || step >= c->ledger.plan.n_steps;
+    return (is_gated(c, step) && c->ledger.low == last_gate(c, step) * c->ledger.plan.n_shards) ||
+           step >= c->ledger.plan.n_steps;
 }
 
 static bool acts(const struct wf_chief *c)
 {
     return c->ledger.plan.window && c->state == WF_CHIEF_ACTS && c->epoch && !c->ledger.learns &&
-           c->ledger.term == c->term;
+           c->ledger.term == c->term && is_own(c);
+}
+
+/* The first step, from the wanted one on, of which nothing was granted; but a planned one that
+ * comes no later will do, and so does the end. One whose record is missing comes first. */
+int64_t wf_ledger_halt(const struct wf_chief *c)
+{
+    const struct wf_ledger *l = &c->ledger;
+    int64_t old = c->epoch ? c->epoch->halt : -1, step;
+
+    if (!acts(c) || l->wanted <= c->control || old > c->control ||
+        (is_gated(c, l->low / l->plan.n_shards) &&
+         last_gate(c, l->low / l->plan.n_shards) >= l->wanted))
+        return old;
+    step = wf_max_i64((l->top + l->plan.n_shards - 1) / l->plan.n_shards, l->wanted);
+    if (step >= l->plan.n_steps ||
+        (l->plan.gate_every && one_from(l->wanted, l->plan.gate_first, l->plan.gate_every) <= step))
+        return old;
+    return step;
 }
 
 /* Gives out what is free. Near a boundary everybody gets little, so that all end together. */
@@ -389,6 +453,8 @@ void wf_ledger_deal(struct wf_chief *c, struct wf_actions *out)
     int n_free = 0, n_workers = 0;
     int64_t limit;
 
+    if (l->wanted <= c->control)
+        l->wanted = -1;
     if (!acts(c))
         return;
     if (is_drained(c) && l->drained != l->low / l->plan.n_shards) {

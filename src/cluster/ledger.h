@@ -9,7 +9,13 @@
  *
  * Steps at which something happens are boundaries: checkpoints, control records, the end. No lease
  * beyond one is granted before all leases up to it are done, and its control record is in the
- * store. So every piece is there with exactly these leases, which is what a checkpoint needs. */
+ * store. So every piece is there with exactly these leases, which is what a checkpoint needs.
+ *
+ * A worker may ask for a control record at a step that nobody planned (HALT): to stop, or for a
+ * checkpoint on request. The chief takes the first step of which it has granted nothing, and writes
+ * it into the next epoch (wf_epoch.halt). So it is in the store before its record can be, and a
+ * chief that takes over knows it: no chief grants anything before an epoch of its own term is in
+ * the store, after which no former chief can create one. */
 #ifndef WF_CLUSTER_LEDGER_H
 #define WF_CLUSTER_LEDGER_H
 
@@ -21,6 +27,7 @@ struct wf_ledger_plan {
     int n_shards;
     int64_t n_steps;
     int64_t save_every, gate_every; /* steps between checkpoints and control records; 0: none */
+    int64_t gate_first;             /* a step with a control record, below gate_every */
     int ahead;                      /* leases that a worker holds at most */
     int64_t ahead_ns;               /* and for about how long; 0: for any */
 };
@@ -53,6 +60,8 @@ struct wf_ledger {
     int n_nodes, n_pieces;
     uint64_t term, history;
     bool learns;            /* not everybody has said what is done and held */
+    int64_t wanted;         /* a control record of this step, or of a later one; -1: none */
+    int64_t top;            /* no lease from here on is applied or held anywhere */
     int64_t low;            /* all leases below are done */
     int64_t drained;        /* the last step that workers were told of; -1: none */
     struct wf_lease *lease; /* by number modulo the window */
@@ -65,16 +74,16 @@ weft_status wf_ledger_init(struct wf_ledger *l, weft_ctx *ctx, const struct wf_l
 void wf_ledger_free(struct wf_ledger *l, weft_ctx *ctx);
 /* The first step, from `step` on, at which all leases before it must be done. */
 int64_t wf_ledger_boundary(const struct wf_ledger_plan *p, int64_t step);
-/* Whether a step needs its control record. */
-bool wf_ledger_gate(const struct wf_ledger_plan *p, int64_t start, int64_t step);
 
 struct wf_chief;
 
 /* A chief begins to act; it has a new epoch; a message; anything may have changed; time passes. */
-void wf_ledger_begin(struct wf_chief *c, struct wf_actions *out);
+void wf_ledger_begin(struct wf_chief *c);
 void wf_ledger_enter(struct wf_chief *c);
 void wf_ledger_take(struct wf_chief *c, const struct wf_message *m);
 void wf_ledger_deal(struct wf_chief *c, struct wf_actions *out);
 void wf_ledger_tick(struct wf_chief *c, struct wf_actions *out);
+/* The halt of the next epoch: that of the present one, or the one that is wanted. */
+int64_t wf_ledger_halt(const struct wf_chief *c);
 
 #endif

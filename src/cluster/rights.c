@@ -45,6 +45,9 @@ static const struct right {
     [WF_MSG_LEDGER] = {SERVER, CHIEF},
     [WF_MSG_REPORT] = {CHIEF, SERVER | WORKER},
     [WF_MSG_DRAINED] = {CHIEF, WORKER},
+    [WF_MSG_HALT] = {WORKER, CHIEF},
+    [WF_MSG_SEEK] = {CHIEF, CHIEF | SERVER | WORKER},
+    [WF_MSG_SEEN] = {SERVER | WORKER, CHIEF},
 };
 
 bool wf_message_may(enum wf_message_type type, enum wf_role from, enum wf_role to)

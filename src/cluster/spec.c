@@ -337,7 +337,7 @@ weft_status wf_spec_parse(weft_ctx *ctx, const char *text, struct wf_spec *out)
         if (wf_spec_count(out, roles[i].role) == 0)
             st = wf_err(WEFT_EINVAL,
                         "cluster: no %s; an example is "
-                        "\"chief=tcp:host:7000;ps=tcp:host:7001;worker=2\"",
+                        "\"chief=tls:host:7000;ps=tls:host:7001;worker=2\"",
                         roles[i].name);
     if (st) {
         out->task = NULL;

@@ -7,10 +7,10 @@
  * further epoch: others compute its shards. Should it go on, it finds itself outside, and joins as
  * a new one.
  *
- * Kept true: who does something new within the time is not left out; while all are slow alike,
- * nobody is; one worker always stays, also if the others die while it is to be left out. What may
- * take long has more time: ten times as much to decide or to begin, and in any case four times what
- * a shard takes. */
+ * Kept true: who does something new within the time is not left out, nor who is silent meanwhile;
+ * while all are slow alike, nobody is; one worker always stays, also if the others die while it is
+ * to be left out. What may take long has more time: ten times as much to decide or to begin, and in
+ * any case four times what a shard takes. */
 #include "cluster/chief.h"
 
 enum { LONG = 10, SHARDS = 4 };
@@ -50,10 +50,13 @@ static bool is_known(const struct wf_chief *c, const struct wf_member *m)
            k->step >= 0 && k->history == c->epoch->history && !k->stalled;
 }
 
+/* One that is silent is not behind, as nothing is known of it. */
 static bool is_behind(const struct wf_chief *c, const struct wf_member *m)
 {
     const struct wf_known *k = &c->known[m->node];
 
+    if (c->now - k->heard_ns > c->plan.timeout_ns)
+        return false;
     for (int i = 0; k->doing != WF_DOES_WAIT && i < c->epoch->n_members; i++) {
         const struct wf_member *other = &c->epoch->member[i];
         const struct wf_known *o = &c->known[other->node];

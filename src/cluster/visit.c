@@ -25,8 +25,8 @@ static void down(void *arg, struct wf_link *l, weft_status st, const char *why)
 {
     struct visit *v = arg;
 
+    (void)l; /* not dropped: the caller may be about to ask; it goes with the node */
     end(v, st ? st : WEFT_EPEER, why && *why ? why : v->v->closed);
-    wf_link_drop(l);
 }
 
 /* What is not the answer is skipped. */
@@ -82,6 +82,7 @@ weft_status wf_visit(weft_ctx *ctx, const struct wf_visit *v, char **answer, int
     struct wf_net *net = NULL;
     struct wf_link *link;
     weft_status st = wf_net_new(ctx, &o, &net);
+    bool ended;
 
     if (!st)
         st = wf_net_connect(net, v->address, v->timeout_ns, &link);
@@ -89,8 +90,9 @@ weft_status wf_visit(weft_ctx *ctx, const struct wf_visit *v, char **answer, int
         st = wf_link_call(link, &v->question, v->timeout_ns, NULL, answered, &own, NULL);
     if (!st)
         st = wf_net_wait(net, is_done, &own, 2 * v->timeout_ns, v->of);
-    wf_net_free(net); /* nothing is written afterwards */
-    if (!st && own.st) {
+    ended = own.done;
+    wf_net_free(net);      /* nothing is written afterwards */
+    if (ended && own.st) { /* why it went down says more than that it is down */
         wf_err_set(own.why);
         st = own.st;
     }

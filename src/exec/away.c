@@ -27,6 +27,16 @@ struct wf_device *wf_away_device(const weft_fn *fn)
     return fn->away ? fn->away->dev : NULL;
 }
 
+struct wf_home *wf_away_home(const weft_fn *fn)
+{
+    return fn->away->home;
+}
+
+void *wf_away_stream(const weft_fn *fn)
+{
+    return fn->away->stream;
+}
+
 weft_status wf_away_new(weft_fn *fn, struct wf_device *dev)
 {
     struct wf_away *a = wf_alloc(fn->ctx, sizeof *a);
@@ -36,7 +46,9 @@ weft_status wf_away_new(weft_fn *fn, struct wf_device *dev)
         return wf_err_nomem(fn->ctx, sizeof *a, "function");
     fn->away = a;
     a->dev = dev;
-    st = dev->ops.stream_new(dev->dev, &a->stream);
+    st = wf_home_at(fn->store, dev, &a->home);
+    if (!st)
+        st = dev->ops.stream_new(dev->dev, &a->stream);
     if (!st)
         st = wf_dev_host_alloc(dev, sizeof *a->words * WF_TROUBLE_WORDS, "function",
                                (void **)&a->words);
@@ -151,11 +163,15 @@ static int64_t operand_bytes(const struct wf_instr *in, int i)
     return t->dtype == WEFT_NONE ? 0 : wf_round_up(wf_type_bytes(t), 64);
 }
 
-static bool reads_feed(const struct wf_plan *p, const struct wf_node *n)
+/* A feed of the host's memory. */
+static bool reads_feed(const struct wf_plan *p, const weft_fn *fn, const struct wf_node *n)
 {
-    for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && p->loc[p->root[n->in[i]]].place == WF_FEED)
+    for (int i = 0; i < n->n_in; i++) {
+        const struct wf_loc *l = n->in[i] ? &p->loc[p->root[n->in[i]]] : NULL;
+
+        if (l && l->place == WF_FEED && l->offset >= fn->n_feeds_away)
             return true;
+    }
     return false;
 }
 
@@ -196,16 +212,17 @@ weft_status wf_away_plan(weft_fn *fn, struct wf_plan *p)
             bounce += is_written(in, k) ? operand_bytes(in, k) : 0;
         p->bounce_bytes = wf_max_i64(p->bounce_bytes, bounce);
         p->may_fail |= in->fails && !in->on_host;
-        in->feeds = n->op->id == WF_OP_transfer && reads_feed(p, n) && i == p->n_feeds;
+        in->feeds = n->op->id == WF_OP_transfer && reads_feed(p, fn, n) && i == p->n_feeds;
         p->n_feeds += in->feeds;
-        p->reads_feeds |= !in->feeds && reads_feed(p, n);
+        p->reads_feeds |= !in->feeds && reads_feed(p, fn, n);
     }
     p->can_capture &= !p->reads_feeds;
     for (int i = 0; i < fn->n_fetches; i++)
         p->fetch_bytes += wf_round_up(wf_type_bytes(&p->graph->values[p->roots[i]].type), 64);
     p->bounce_at = wf_round_up(wf_round_up(p->host_bytes, 64) + p->host_scratch, 64);
     p->host_total = p->bounce_at + p->bounce_bytes;
-    st = wf_plan_calls(p);
+    p->fed = wf_arena_alloc(&p->arena, (size_t)(fn->n_feeds_away + 1) * sizeof *p->fed);
+    st = p->fed ? wf_plan_calls(p) : wf_err_nomem(fn->ctx, sizeof *p->fed, "plan");
     if (!st)
         st = grow_block(a, whole_block(p));
     if (!st)
@@ -369,9 +386,14 @@ static weft_status set_base(weft_fn *fn, const struct wf_base *b)
     struct wf_away *a = fn->away;
     struct wf_store *s = fn->store;
     bool params = b && is_lent(b->params, s->params), state = b && is_lent(b->state, s->state);
-    weft_status st = wf_home_push(s, WF_PART_ALL & ~(params ? WF_PART_PARAMS : 0u) &
-                                         ~(state ? WF_PART_STATE : 0u));
+    unsigned lent = (params ? WF_PART_PARAMS : 0u) | (state ? WF_PART_STATE : 0u);
+    weft_status st = WEFT_OK;
 
+    if (a->home != s->home && !state && (fn->writes & WF_PART_STATE))
+        st = wf_err(WEFT_ENOSUP, "the function changes state, which is on %s: it cannot run on %s",
+                    s->home->dev->name, a->dev->name);
+    if (!st)
+        st = wf_home_push(s, a->home, fn->reads & ~lent);
     if (!st && params)
         st = lend(a, &a->params, b->params, flat_bytes(fn), "parameters");
     if (!st && state)
@@ -381,9 +403,9 @@ static weft_status set_base(weft_fn *fn, const struct wf_base *b)
         if (!st)
             st = wf_dev_zero(a->dev, a->grads, fn->n_groups * flat_bytes(fn));
     }
-    fn->base = (struct wf_base){.params = params ? a->params : s->home->params,
+    fn->base = (struct wf_base){.params = params ? a->params : a->home->params,
                                 .grads = a->grads,
-                                .state = state ? a->state : s->home->state};
+                                .state = state ? a->state : a->home->state};
     return st;
 }
 
@@ -396,6 +418,24 @@ static void bind(weft_fn *fn, struct wf_plan *p)
     wf_plan_bind(p, fn);
     wf_plan_together(p);
     p->bound_away = fn->away->version;
+}
+
+void wf_fn_feeds_away(weft_fn *fn, int n)
+{
+    fn->n_feeds_away = n;
+}
+
+/* A recording has the addresses of feeds that are in the device's memory. */
+static void note_feeds(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds)
+{
+    bool moved = false;
+
+    for (int i = 0; i < fn->n_feeds_away; i++) {
+        moved |= p->fed[i] != feeds[i].data;
+        p->fed[i] = feeds[i].data;
+    }
+    if (moved)
+        forget_recording(p);
 }
 
 weft_status wf_away_gradients(weft_fn *fn, float *to)
@@ -413,6 +453,18 @@ weft_status wf_away_gradients(weft_fn *fn, float *to)
                                   seg->count * (int64_t)sizeof *to);
     }
     return st ? st : wf_away_wait(a);
+}
+
+/* All of them, to other memory of the device. */
+static weft_status give_gradients(weft_fn *fn, void *to)
+{
+    struct wf_away *a = fn->away;
+    int64_t bytes = fn->n_groups * flat_bytes(fn);
+
+    if (a->grads || bytes == 0)
+        return wf_away_enqueue_copy(a, WEFT_COPY_WITHIN, to, a->grads, bytes);
+    a->pending = true; /* no loss reaches a dense variable */
+    return a->dev->ops.fill(a->dev->dev, a->stream, to, 0, (size_t)bytes);
 }
 
 /* ---- one run --------------------------------------------------------------------------------- */
@@ -706,10 +758,13 @@ weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *ba
     if (!st) {
         bind(fn, p);
         wf_plan_feed(p, feeds);
+        note_feeds(fn, p, feeds);
         st = send_block(fn, p);
     }
     if (!st)
         st = run_all(fn, p, timed, &done);
+    if (!st && base && base->grads_away)
+        st = give_gradients(fn, base->grads_away);
     if (!st)
         st = wf_away_finish(fn, p);
     if (st)

@@ -6,6 +6,7 @@
 
 struct wf_away {
     struct wf_device *dev;
+    struct wf_home *home; /* the copy of the variables there */
     void *stream;
     uint64_t version; /* rises when one of the function's addresses changes */
     bool pending;     /* work was enqueued since the last wait */

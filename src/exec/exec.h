@@ -12,6 +12,7 @@
 #include "kernels/cpu/initial.h"
 #include "kernels/kernels.h"
 #include "op/optim.h"
+#include "op/weight.h"
 #include "weft/fn.h"
 
 /* ---- the store: variables of a graph --------------------------------------------------------- */
@@ -30,6 +31,8 @@ struct wf_segment {
     float slot_init[WF_OPTIM_MAX_SLOTS];
     float *data, *slot[WF_OPTIM_MAX_SLOTS];     /* tables: their own memory */
     void *home, *home_slot[WF_OPTIM_MAX_SLOTS]; /* tables: in the memory of the store's device */
+    struct wf_evict evict;                      /* which of its rows are forgotten */
+    struct wf_seen *seen; /* then, unless it is remote: by row; count 0: never updated */
 };
 
 /* Parts of a store. */
@@ -43,13 +46,16 @@ enum wf_store_part {
 
 /* The copy of a store in the memory of a device. A part is valid here, in the host's vectors, or in
  * both: runs on the device bring theirs up to date, whoever reads or writes the host's calls
- * wf_store_pull and wf_store_touch. */
+ * wf_store_pull and wf_store_touch. Mirrors are further copies, on other devices and without slots:
+ * runs there only read them, and get what is out of date from the first device. */
 struct wf_home {
     struct wf_device *dev;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock;        /* of the first one: all of them */
     unsigned old_here, old_host; /* enum wf_store_part: parts that are out of date */
     void *params, *slot[WF_OPTIM_MAX_SLOTS], *state;
-    weft_status st; /* of a copy whose caller could not report it: the next run does */
+    void **table;         /* of a mirror: by segment */
+    struct wf_home *next; /* mirror */
+    weft_status st;       /* of a copy whose caller could not report it: the next run does */
     char text[256];
 };
 
@@ -118,11 +124,14 @@ void wf_store_touch(struct wf_store *s, unsigned parts);
 weft_status wf_home_new(struct wf_store *s, struct wf_device *dev);
 void wf_home_free(struct wf_store *s);
 weft_status wf_home_slot_new(struct wf_store *s, struct wf_segment *seg, int k);
-/* The device's vectors become valid; and a run has written them. */
-weft_status wf_home_push(struct wf_store *s, unsigned parts);
+/* The copy on this device: that of the store's own, or a mirror, which is made on first use. */
+weft_status wf_home_at(struct wf_store *s, struct wf_device *dev, struct wf_home **out);
+/* The vectors of h become valid; and a run on the store's device has written them. */
+weft_status wf_home_push(struct wf_store *s, struct wf_home *h, unsigned parts);
 void wf_home_wrote(struct wf_store *s, unsigned parts);
 /* Addresses in the device's memory. */
-void *wf_home_data(const struct wf_store *s, const struct wf_segment *seg);
+void *wf_home_table(const struct wf_store *s, const struct wf_home *h,
+                    const struct wf_segment *seg);
 void *wf_home_slot(const struct wf_store *s, const struct wf_segment *seg, int k);
 enum wf_store_part wf_segment_part(const struct wf_segment *seg);
 
@@ -168,6 +177,8 @@ struct wf_base {
     const float *const *at;
     uint64_t binding; /* another one if what `at` says has changed */
     float *grads;     /* [n_groups][n_params]: what weft_fn_opts.gradients names */
+    void *grads_away; /* of a function on a device, NULL: in place of grads, memory of its device
+                       * that they are copied to */
     char *state;
 };
 
@@ -252,6 +263,7 @@ struct wf_plan {
     int64_t const_bytes;
     int64_t n_feeds;  /* instructions that copy feeds: the first */
     bool reads_feeds; /* others read them, too */
+    const void **fed; /* where feeds in the device's memory were in the last run */
     bool may_fail;    /* an instruction on the device may refuse the data */
     bool can_capture;
     void *recorded_many; /* several runs after each other as one launch */
@@ -293,10 +305,11 @@ struct weft_fn {
     int shard;
     char *slab;
     int64_t slab_bytes;
-    bool updates;         /* a run counts as a step */
-    struct wf_away *away; /* of a function on a device with memory of its own (away.c) */
-    unsigned writes;      /* enum wf_store_part: what a run changes */
-    pthread_mutex_t lock; /* for callers whose threads take turns; a run itself takes no lock */
+    bool updates;           /* a run counts as a step */
+    struct wf_away *away;   /* of a function on a device with memory of its own (away.c) */
+    int n_feeds_away;       /* of the feeds, the first: they are in its memory already */
+    unsigned reads, writes; /* enum wf_store_part: what a run uses, and what it changes */
+    pthread_mutex_t lock;   /* for callers whose threads take turns; a run itself takes no lock */
 };
 
 /* weft_fn_new, with tables that are held elsewhere (NULL: none). Functions that share its
@@ -340,6 +353,8 @@ struct wf_away;
 weft_status wf_away_new(weft_fn *fn, struct wf_device *dev);
 void wf_away_free(weft_fn *fn);
 struct wf_device *wf_away_device(const weft_fn *fn);
+struct wf_home *wf_away_home(const weft_fn *fn);
+void *wf_away_stream(const weft_fn *fn);
 weft_status wf_away_plan(weft_fn *fn, struct wf_plan *p); /* memory for a new plan */
 void wf_away_plan_free(struct wf_plan *p);
 /* Addresses of an instruction besides its values; and of a value in the host's slab. */
@@ -350,6 +365,9 @@ bool wf_away_repeats(const weft_fn *fn, const struct wf_plan *p);
 weft_status wf_away_repeat(weft_fn *fn, struct wf_plan *p, int64_t n);
 weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *base,
                         const weft_tensor *feeds, bool timed);
+/* The first n feeds are in the memory of the function's device, whose stream may read them. Before
+ * the first run. */
+void wf_fn_feeds_away(weft_fn *fn, int n);
 /* Where fetch i of the run just done is, on the host. */
 void *wf_away_fetch(const weft_fn *fn, const struct wf_plan *p, int i, const weft_tensor *feeds);
 weft_status wf_away_slab(weft_fn *fn, int64_t bytes);

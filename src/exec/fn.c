@@ -147,6 +147,20 @@ static weft_status place_gradients(weft_fn *fn, const weft_graph *g, const weft_
                                  : wf_err_nomem(fn->ctx, sizeof *fn->grad_out, "function");
 }
 
+/* Which parts of the store a run uses. */
+static void find_reads(weft_fn *fn)
+{
+    const weft_graph *g = fn->graph;
+
+    for (int64_t i = 0; i < g->n_vars; i++) {
+        const struct wf_segment *seg =
+            wf_store_segment(fn->store, &g->nodes[g->values[g->vars[i]].node]);
+
+        fn->reads |= seg ? wf_segment_part(seg) : WF_PART_ALL;
+    }
+    fn->reads |= fn->writes;
+}
+
 /* Whether a run changes variables; and which parts of the store. */
 static bool changes_state(weft_fn *fn)
 {
@@ -178,11 +192,25 @@ static weft_status find_home(weft_ctx *ctx, const weft_fn_opts *o, struct wf_dev
     *out = st || (o->share && !o->device) ? NULL : wf_device_own(ctx, device);
     if (o->share && !o->device && shared)
         *out = shared->dev;
-    if (!st && o->share && *out && (!shared || shared->dev != *out))
-        st = wf_err(
-            WEFT_ENOSUP, "the function is to run on %s, but the parameters it shares are %s%s",
-            (*out)->name, shared ? "on " : "in the host's memory", shared ? shared->dev->name : "");
+    if (!st && o->share && *out && !shared)
+        st = wf_err(WEFT_ENOSUP,
+                    "the function is to run on %s, but the parameters it shares are in the host's "
+                    "memory",
+                    (*out)->name);
     return st;
+}
+
+/* A function on another device than its variables only reads their copies there. */
+static weft_status check_mirror(const weft_fn *fn)
+{
+    const struct wf_home *home = fn->store->home;
+
+    if (!fn->away || wf_away_home(fn) == home || !(fn->writes & ~(unsigned)WF_PART_STATE))
+        return WEFT_OK;
+    return wf_err(WEFT_ENOSUP,
+                  "the function is to run on %s, but the parameters it updates are "
+                  "on %s",
+                  wf_away_device(fn)->name, home->dev->name);
 }
 
 weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_remote *remote,
@@ -234,11 +262,15 @@ weft_status wf_fn_new(weft_graph *g, const weft_fn_opts *opts, const struct wf_r
         st = number_variables(fn);
     if (!st)
         st = place_gradients(fn, g, o);
+    if (!st) {
+        fn->updates = changes_state(fn);
+        find_reads(fn);
+        st = check_mirror(fn);
+    }
     if (st) {
         weft_fn_free(fn);
         return st;
     }
-    fn->updates = changes_state(fn);
     *out = fn;
     return WEFT_OK;
 }

@@ -2,7 +2,8 @@
  *
  * The host's vectors stay where they are. Each part of the store (parameters, slots, state, tables)
  * is valid in one of the two memories or in both, and is copied when the other needs it: before a
- * run on the device, and before somebody reads or writes the host's. */
+ * run on the device, and before somebody reads or writes the host's. A mirror, on another device,
+ * gets what it lacks from the first one, and nothing is ever copied back from it. */
 #include "exec/exec.h"
 
 enum wf_store_part wf_segment_part(const struct wf_segment *seg)
@@ -10,14 +11,9 @@ enum wf_store_part wf_segment_part(const struct wf_segment *seg)
     return seg->table ? WF_PART_TABLES : seg->flat ? WF_PART_PARAMS : WF_PART_STATE;
 }
 
-void *wf_home_data(const struct wf_store *s, const struct wf_segment *seg)
+void *wf_home_table(const struct wf_store *s, const struct wf_home *h, const struct wf_segment *seg)
 {
-    const struct wf_home *h = s->home;
-
-    if (seg->table)
-        return seg->home;
-    return seg->flat ? (char *)h->params + seg->offset * (int64_t)sizeof(float)
-                     : (char *)h->state + seg->offset;
+    return h->table ? h->table[seg - s->seg] : seg->home;
 }
 
 void *wf_home_slot(const struct wf_store *s, const struct wf_segment *seg, int k)
@@ -74,6 +70,25 @@ static weft_status copy_parts(struct wf_store *s, bool pull, unsigned parts)
     return wf_dev_end(h->dev, st);
 }
 
+/* From the store's device to a mirror. */
+static weft_status copy_to_mirror(struct wf_store *s, struct wf_home *m, unsigned parts)
+{
+    struct wf_device *from = s->home->dev, *to = m->dev;
+    weft_status st = WEFT_OK;
+
+    wf_dev_begin(to);
+    if (parts & WF_PART_PARAMS)
+        st = wf_dev_peer(to, to->stream, m->params, from, s->home->params,
+                         s->n_params * (int64_t)sizeof(float));
+    if (!st && (parts & WF_PART_STATE))
+        st = wf_dev_peer(to, to->stream, m->state, from, s->home->state, s->n_state);
+    for (int64_t i = 0; i < s->n_seg && !st && (parts & WF_PART_TABLES); i++)
+        if (m->table[i])
+            st = wf_dev_peer(to, to->stream, m->table[i], from, s->seg[i].home,
+                             s->seg[i].count * (int64_t)sizeof(float));
+    return wf_dev_end(to, st);
+}
+
 weft_status wf_store_pull(struct wf_store *s, unsigned parts)
 {
     struct wf_home *h = s->home;
@@ -105,25 +120,43 @@ void wf_store_touch(struct wf_store *s, unsigned parts)
         return;
     pthread_mutex_lock(&h->lock);
     h->old_host &= ~parts;
-    h->old_here |= parts;
-    pthread_mutex_unlock(&h->lock);
+    for (; h; h = h->next)
+        h->old_here |= parts;
+    pthread_mutex_unlock(&s->home->lock);
 }
 
-weft_status wf_home_push(struct wf_store *s, unsigned parts)
+/* With the lock. */
+static weft_status push(struct wf_store *s, unsigned parts)
 {
     struct wf_home *h = s->home;
-    weft_status st;
+    weft_status st = h->st;
 
-    pthread_mutex_lock(&h->lock);
     parts &= h->old_here;
-    st = h->st;
     if (st)
         wf_err_set(h->text);
     else if (parts)
         st = copy_parts(s, false, parts);
     if (!st)
         h->old_here &= ~parts;
-    pthread_mutex_unlock(&h->lock);
+    return st;
+}
+
+weft_status wf_home_push(struct wf_store *s, struct wf_home *h, unsigned parts)
+{
+    weft_status st;
+
+    pthread_mutex_lock(&s->home->lock);
+    if (h == s->home) {
+        st = push(s, parts);
+    } else {
+        parts &= h->old_here;
+        st = push(s, parts);
+        if (!st && parts)
+            st = copy_to_mirror(s, h, parts);
+        if (!st)
+            h->old_here &= ~parts;
+    }
+    pthread_mutex_unlock(&s->home->lock);
     return st;
 }
 
@@ -133,7 +166,9 @@ void wf_home_wrote(struct wf_store *s, unsigned parts)
 
     pthread_mutex_lock(&h->lock);
     h->old_host |= parts;
-    pthread_mutex_unlock(&h->lock);
+    for (h = h->next; h; h = h->next)
+        h->old_here |= parts;
+    pthread_mutex_unlock(&s->home->lock);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -169,6 +204,68 @@ weft_status wf_home_new(struct wf_store *s, struct wf_device *dev)
     return st;
 }
 
+/* ---- mirrors --------------------------------------------------------------------------------- */
+
+static void free_mirror(struct wf_store *s, struct wf_home *m)
+{
+    for (int64_t i = 0; m->table && i < s->n_seg; i++)
+        wf_dev_free(m->dev, m->table[i], s->seg[i].count * (int64_t)sizeof(float));
+    wf_free(s->ctx, m->table);
+    wf_dev_free(m->dev, m->params, flat_bytes(s));
+    wf_dev_free(m->dev, m->state, s->n_state);
+    wf_free(s->ctx, m);
+}
+
+static weft_status new_mirror(struct wf_store *s, struct wf_device *dev, struct wf_home **out)
+{
+    struct wf_home *m = wf_alloc(s->ctx, sizeof *m);
+    weft_status st;
+
+    if (!m)
+        return wf_err_nomem(s->ctx, sizeof *m, "variables");
+    m->dev = dev;
+    m->old_here = WF_PART_ALL & ~WF_PART_SLOTS;
+    m->table = wf_alloc_n(s->ctx, s->n_seg + 1, sizeof *m->table);
+    st = m->table ? wf_dev_alloc(dev, flat_bytes(s), "parameters", &m->params)
+                  : wf_err_nomem(s->ctx, (size_t)s->n_seg * sizeof *m->table, "variables");
+    if (!st)
+        st = wf_dev_alloc(dev, s->n_state, "state", &m->state);
+    for (int64_t i = 0; i < s->n_seg && !st; i++)
+        if (s->seg[i].table && !s->seg[i].remote)
+            st = wf_dev_alloc(dev, s->seg[i].count * (int64_t)sizeof(float), "a table",
+                              &m->table[i]);
+    if (st) {
+        free_mirror(s, m);
+        return st;
+    }
+    *out = m;
+    return WEFT_OK;
+}
+
+weft_status wf_home_at(struct wf_store *s, struct wf_device *dev, struct wf_home **out)
+{
+    struct wf_home *h = s->home, *m = NULL;
+    weft_status st;
+
+    while (h && h->dev != dev)
+        h = h->next;
+    if (h) {
+        *out = h;
+        return WEFT_OK;
+    }
+    st = new_mirror(s, dev, &m);
+    if (st)
+        return st;
+    pthread_mutex_lock(&s->home->lock);
+    m->next = s->home->next;
+    s->home->next = m;
+    pthread_mutex_unlock(&s->home->lock);
+    *out = m;
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
 weft_status wf_home_slot_new(struct wf_store *s, struct wf_segment *seg, int k)
 {
     void **slot = seg->table ? &seg->home_slot[k] : &s->home->slot[k];
@@ -185,6 +282,10 @@ void wf_home_free(struct wf_store *s)
 
     if (!h)
         return;
+    for (struct wf_home *m = h->next, *next; m; m = next) {
+        next = m->next;
+        free_mirror(s, m);
+    }
     for (int64_t i = 0; s->seg && i < s->n_seg; i++) {
         struct wf_segment *seg = &s->seg[i];
         int64_t bytes = seg->count * (int64_t)sizeof(float);

@@ -50,6 +50,19 @@ static weft_status take_passes(struct wf_plan *p, const struct wf_fusing *can, i
     return st;
 }
 
+/* The same for the neighbors of products and programs. */
+static weft_status late_passes(struct wf_plan *p, const struct wf_fusing *can, int n_roots)
+{
+    weft_graph *to = NULL;
+    weft_status st = WEFT_OK;
+
+    if (!(p->without & WF_WITHOUT_RESIDUALS)) {
+        st = wf_pass_residuals(p->graph, can, n_roots, p->roots, &to);
+        st = next_graph(&p->graph, st, to);
+    }
+    return st;
+}
+
 static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
 {
     static const struct wf_fusing cpu = {wf_kernel_can_step, wf_kernel_can_anchor, NULL};
@@ -85,6 +98,8 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
         st = wf_pass_fuse(p->graph, &can, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
     }
+    if (!st && can.take && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels)
+        st = late_passes(p, &can, n_roots);
     if (!st && fn->n_gradients) {
         st = wf_pass_own(p->graph, n_roots, p->roots, n_roots - fn->n_gradients, &to);
         st = next_graph(&p->graph, st, to);
@@ -377,8 +392,20 @@ static bool copies_feed(const struct wf_plan *p, const struct wf_node *n)
     return n->op->id == WF_OP_transfer && wf_val_node(p->graph, (weft_val){n->in[0]})->feed >= 0;
 }
 
-/* Feeds are copied to the device before everything else. */
-static weft_status feeds_first(struct wf_plan *p, int32_t *order, int64_t n)
+/* A cast of a variable's old value, by a kernel that does many of them. */
+static bool casts_variable(const struct wf_plan *p, const struct wf_node *n)
+{
+    const struct wf_node *from = n->n_in == 1 ? wf_val_node(p->graph, (weft_val){n->in[0]}) : NULL;
+
+    return n->op->id == WF_OP_fused && from && from->op->id == WF_OP_variable && !n->n_ctrl &&
+           n->uid >= 0 && n->uid < p->n_choices && p->choice[n->uid] &&
+           p->choice[n->uid]->plan.run_many;
+}
+
+/* Feeds are copied to the device before everything else. Then a step casts its variables: all that
+ * layers compute with, in one piece of work. They are needed until the gradients are done, so that
+ * the memory is about the same. */
+static weft_status feeds_first(struct wf_plan *p, bool casts, int32_t *order, int64_t n)
 {
     int32_t *was = wf_arena_alloc(&p->arena, (size_t)(n + 1) * sizeof *was);
     int64_t at = 0;
@@ -386,10 +413,14 @@ static weft_status feeds_first(struct wf_plan *p, int32_t *order, int64_t n)
     if (!was)
         return wf_err_nomem(p->ctx, (size_t)n * sizeof *was, "plan");
     memcpy(was, order, (size_t)n * sizeof *was);
-    for (int pass = 0; pass < 2; pass++)
-        for (int64_t i = 0; i < n; i++)
-            if (copies_feed(p, &p->graph->nodes[was[i]]) == (pass == 0))
+    for (int pass = 0; pass < 3; pass++)
+        for (int64_t i = 0; i < n; i++) {
+            const struct wf_node *k = &p->graph->nodes[was[i]];
+            int turn = copies_feed(p, k) ? 0 : casts && casts_variable(p, k) ? 1 : 2;
+
+            if (turn == pass)
                 order[at++] = was[i];
+        }
     return WEFT_OK;
 }
 
@@ -418,7 +449,7 @@ static weft_status plan_all(struct wf_plan *p, weft_fn *fn, const weft_tensor *f
         p->root[v] = v;
     st = wf_plan_order(p, fn->opts.trap_numerics, &order, &n);
     if (!st && p->dev)
-        st = feeds_first(p, order, n);
+        st = feeds_first(p, fn->updates && !(p->without & WF_WITHOUT_CASTS), order, n);
     if (!st)
         st = wf_plan_memory(p, fn, order, n);
     if (!st) {
@@ -483,9 +514,9 @@ void wf_plan_free(struct wf_plan *p)
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-static void *table_at(const struct wf_plan *p, const struct wf_segment *seg)
+static void *table_at(const struct wf_plan *p, const weft_fn *fn, const struct wf_segment *seg)
 {
-    return p->dev ? seg->home : seg->data;
+    return p->dev ? wf_home_table(fn->store, wf_away_home(fn), seg) : seg->data;
 }
 
 void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v)
@@ -497,7 +528,7 @@ void *wf_plan_address(const struct wf_plan *p, const weft_fn *fn, int32_t v)
     case WF_PARAM:
         return fn->base.at ? (char *)(uintptr_t)fn->base.at[l.segment]
                            : (char *)fn->base.params + l.offset;
-    case WF_TABLE: return table_at(p, &fn->store->seg[fn->store->by_number[l.segment]]);
+    case WF_TABLE: return table_at(p, fn, &fn->store->seg[fn->store->by_number[l.segment]]);
     case WF_STATE: return fn->base.state + l.offset;
     case WF_GRAD: return (char *)(fn->base.grads + l.group * fn->store->n_params) + l.offset;
     case WF_CONST: return (void *)(uintptr_t)l.data;

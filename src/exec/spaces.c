@@ -23,6 +23,12 @@ static bool is_remote(const weft_fn *fn, const weft_graph *g, int32_t v)
     return seg && seg->remote;
 }
 
+/* Whether a leaf of the graph is in the host's memory. */
+static bool leaf_is_here(const weft_fn *fn, const struct wf_node *n)
+{
+    return n->op->id != WF_OP_variable && !(n->feed >= 0 && n->feed < fn->n_feeds_away);
+}
+
 bool wf_runs_on_host(const struct wf_plan *p, const struct wf_node *n)
 {
     int device = WF_DEVICE_DEFAULT;
@@ -129,7 +135,7 @@ static weft_status rewrite_node(struct spaces *s, int64_t k)
 
     wf_rewrite_inputs(&s->rw, k);
     if (leaf)
-        host = n->op->id != WF_OP_variable;
+        host = leaf_is_here(s->fn, n);
     else if (view && n->in[0]) /* views of feeds are views of their copies */
         host = s->on_host[n->in[0]] && (!is_leaf_of_host(g, n->in[0]) || wf_runs_on_host(s->p, n));
     else
@@ -150,7 +156,7 @@ static weft_status rewrite_node(struct spaces *s, int64_t k)
 }
 
 /* Where the values of the new graph are. */
-static weft_status find_spaces(struct wf_plan *p)
+static weft_status find_spaces(struct wf_plan *p, const weft_fn *fn)
 {
     const weft_graph *g = p->graph;
 
@@ -162,7 +168,7 @@ static weft_status find_spaces(struct wf_plan *p)
         bool host = wf_runs_on_host(p, n);
 
         if (n->op->flags & WF_LEAF)
-            host = n->op->id != WF_OP_variable;
+            host = leaf_is_here(fn, n);
         else if (n->op->id == WF_OP_transfer)
             host = wf_node_int(n, "host");
         else if ((n->op->flags & WF_VIEW) && n->in[0])
@@ -201,7 +207,7 @@ weft_status wf_plan_spaces(struct wf_plan *p, weft_fn *fn, int n_roots)
         return st;
     p->chosen = p->graph; /* kernels' states may point to its attributes */
     p->graph = to;
-    return find_spaces(p);
+    return find_spaces(p, fn);
 }
 
 weft_status wf_run_transfer(const struct wf_call *c)

@@ -176,6 +176,7 @@ void wf_store_free(struct wf_store *s)
     weft_graph_free(s->graph);
     for (int64_t i = 0; s->seg && i < s->n_seg; i++) {
         wf_free(s->ctx, s->seg[i].data);
+        wf_free(s->ctx, s->seg[i].seen);
         for (int k = 0; k < WF_OPTIM_MAX_SLOTS; k++)
             wf_free(s->ctx, s->seg[i].slot[k]);
     }
@@ -217,6 +218,8 @@ weft_status wf_store_reset(struct wf_store *s)
             return wf_err_wrap(st, "variable '%s'", s->seg[i].name);
         for (int k = 0; k < s->seg[i].n_slots; k++)
             fill_slot(s, &s->seg[i], k);
+        if (s->seg[i].seen)
+            memset(s->seg[i].seen, 0, (size_t)s->seg[i].type.dim[0] * sizeof *s->seg[i].seen);
     }
     s->step = 0;
     return WEFT_OK;

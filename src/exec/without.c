@@ -6,10 +6,10 @@ weft_status wf_without_parse(const char *text, unsigned *out)
     static const struct {
         const char *word;
         enum wf_without bit;
-    } words[] = {{"mixed", WF_WITHOUT_MIXED},
-                 {"norms", WF_WITHOUT_NORMS},
-                 {"epilogues", WF_WITHOUT_EPILOGUES},
-                 {"overlap", WF_WITHOUT_OVERLAP}};
+    } words[] = {{"mixed", WF_WITHOUT_MIXED},         {"norms", WF_WITHOUT_NORMS},
+                 {"epilogues", WF_WITHOUT_EPILOGUES}, {"overlap", WF_WITHOUT_OVERLAP},
+                 {"attention", WF_WITHOUT_ATTENTION}, {"casts", WF_WITHOUT_CASTS},
+                 {"residuals", WF_WITHOUT_RESIDUALS}};
 
     *out = 0;
     for (const char *p = text ? text : ""; *p; p += strspn(p, ", ")) {
@@ -23,7 +23,8 @@ weft_status wf_without_parse(const char *text, unsigned *out)
             }
         if (!known)
             return wf_err(WEFT_EINVAL,
-                          "without: '%.*s' is none of mixed, norms, epilogues, overlap",
+                          "without: '%.*s' is none of mixed, norms, epilogues, overlap, attention, "
+                          "casts, residuals",
                           (int)(n < 40 ? n : 40), p);
         p += n;
     }

@@ -346,6 +346,10 @@ weft_status wf_pass_mixed(const weft_graph *g, const struct wf_fusing *can, int 
  * ReLU's. */
 weft_status wf_pass_norms(const weft_graph *g, const struct wf_fusing *can, int n_roots,
                           int32_t *roots, weft_graph **out);
+/* Gradients of layer normalizations do the addition that follows them: after programs have been
+ * fused. */
+weft_status wf_pass_residuals(const weft_graph *g, const struct wf_fusing *can, int n_roots,
+                              int32_t *roots, weft_graph **out);
 /* All types must be known. */
 weft_status wf_pass_fuse(const weft_graph *g, const struct wf_fusing *can, int n_roots,
                          int32_t *roots, weft_graph **out);

@@ -10,10 +10,13 @@
 
 /* What a plan for a device leaves out, to measure what it gains (weft_fn_opts.without). */
 enum wf_without {
-    WF_WITHOUT_MIXED = 1,     /* "mixed": casts as part of their neighbors */
-    WF_WITHOUT_NORMS = 2,     /* "norms": batch normalization with addition and ReLU */
-    WF_WITHOUT_EPILOGUES = 4, /* "epilogues": GELU and its gradient in the product's kernel */
-    WF_WITHOUT_OVERLAP = 8,   /* "overlap": a kernel's launch while the previous one still runs */
+    WF_WITHOUT_MIXED = 1,      /* "mixed": casts as part of their neighbors */
+    WF_WITHOUT_NORMS = 2,      /* "norms": batch normalization with addition and ReLU */
+    WF_WITHOUT_EPILOGUES = 4,  /* "epilogues": GELU and its gradient in the product's kernel */
+    WF_WITHOUT_OVERLAP = 8,    /* "overlap": a kernel's launch while the previous one still runs */
+    WF_WITHOUT_ATTENTION = 16, /* "attention": attention through the vendor's library */
+    WF_WITHOUT_CASTS = 32,     /* "casts": all variables cast to halves at the start of a step */
+    WF_WITHOUT_RESIDUALS = 64  /* "residuals": additions in gradients of layer normalization */
 };
 
 /* What a kernel gets when a plan is made. All sizes are known. */

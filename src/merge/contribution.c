@@ -1,5 +1,5 @@
 /* contribution.c - what one shard gives to a step. */
-#include "merge/merge.h"
+#include "merge/lane.h"
 
 static int64_t n_lists(const struct wf_rules *r)
 {
@@ -60,6 +60,23 @@ weft_status wf_contribution_new(weft_ctx *ctx, const struct wf_rules *rules,
     return make(ctx, rules, false, out);
 }
 
+weft_status wf_contribution_new_away(weft_ctx *ctx, const struct wf_rules *rules,
+                                     struct wf_lane *lane, struct wf_contribution **out)
+{
+    struct wf_contribution *c;
+    weft_status st = make(ctx, rules, true, &c);
+
+    if (st)
+        return st;
+    st = wf_lane_get(lane, c);
+    if (st) {
+        wf_contribution_free(c);
+        return st;
+    }
+    *out = c;
+    return WEFT_OK;
+}
+
 weft_status wf_contribution_new_lent(weft_ctx *ctx, const struct wf_rules *rules,
                                      struct wf_contribution **out)
 {
@@ -75,6 +92,7 @@ void wf_contribution_free(struct wf_contribution *c)
         wf_free(c->ctx, c->rows[i].row);
     }
     wf_free(c->ctx, c->rows);
+    wf_lane_give(c);
     if (c->memory)
         c->memory->put(c->memory->arg, c->dense);
     else
@@ -167,6 +185,7 @@ static int32_t *place(struct places *p, const struct wf_rows *r, int64_t id)
 weft_status wf_rows_add(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_rows *to,
                         const struct wf_rows *from, int64_t width, float factor)
 {
+    const struct wf_optim_fns *f = wf_optim_fns_at(ctx->simd);
     struct places p;
     weft_status st;
 
@@ -182,19 +201,14 @@ weft_status wf_rows_add(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_row
     for (int64_t i = 0; i < from->n; i++) {
         int32_t *slot = place(&p, to, from->id[i]);
         const float *x = from->row + i * width;
-        float *y;
 
         if (*slot < 0) {
             *slot = (int32_t)to->n;
             to->id[to->n] = from->id[i];
-            y = to->row + to->n++ * width;
-            for (int64_t k = 0; k < width; k++)
-                y[k] = factor * x[k];
-            continue;
+            f->scale_to(width, to->row + to->n++ * width, x, factor);
+        } else {
+            f->add_scaled(width, to->row + *slot * width, x, factor);
         }
-        y = to->row + *slot * width;
-        for (int64_t k = 0; k < width; k++)
-            y[k] += factor * x[k];
     }
     return WEFT_OK;
 }
@@ -254,7 +268,7 @@ static void add_dense(struct wf_pool *pool, struct add_job *j)
 }
 
 weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to,
-                                const struct wf_contribution *from)
+                                struct wf_contribution *from)
 {
     const struct wf_rules *r = to->rules;
     struct add_job j = {wf_optim_fns_at(to->ctx->simd), to->dense, from->dense,
@@ -267,8 +281,14 @@ weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to
         if (st)
             return st;
     }
-    if (!from->lent)
+    if (to->away.lane) {
+        weft_status st = wf_lane_add(to, from);
+
+        if (st)
+            return st;
+    } else if (!from->lent) {
         add_dense(pool, &j);
+    }
     for (int k = 0; k < r->n_groups && from->lent; k++) {
         j.to = to->dense + k * r->n_dense;
         j.from = wf_contribution_group(from, k);

@@ -26,11 +26,13 @@ struct wf_var {
     int rank;
     int64_t dim[WEFT_MAX_RANK], count;
     bool table;             /* [rows, width]: its gradient is the rows that were looked up */
-    struct wf_initial init; /* of a table: what its rows are before they are updated */
+    struct wf_initial init; /* of a table: what its rows are before they are updated, */
+    struct wf_evict evict;  /* and when they become that again */
     int64_t offset;         /* others: in the flat vectors */
     struct wf_penalty penalty;
     struct wf_constraint constraint;
-    int server; /* 1 + k: it is placed on parameter server k; 0: anywhere */
+    int server;  /* 1 + k: it is placed on parameter server k; 0: anywhere */
+    bool copied; /* leases give a copy of it, not what is subtracted (copies, below) */
 };
 
 /* What a job does with its contributions. */
@@ -45,6 +47,9 @@ struct wf_rules {
     int64_t n_dense; /* elements of the flat vectors */
     int n_groups;    /* losses with different denominators */
     bool whole;      /* one shard a step, one group: the gradient of the mean, undivided */
+    bool uncut;      /* no variable is cut: whoever updates a part of one has all of it */
+    bool copies;     /* a lease trains a copy: the first sum is its share, and what it gives of
+                      * state and `copied` variables is the copy; servers go to it by the share */
     int64_t n_sums;  /* f64: the groups' denominators, the number of samples, then anything */
 };
 
@@ -75,22 +80,34 @@ struct wf_dense_memory {
     void (*put)(void *arg, float *dense);
 };
 
+/* Dense gradients in the memory of a device (lane.h). */
+struct wf_away_dense {
+    struct wf_lane *lane; /* NULL: they are in the host's memory */
+    float *dense;
+    struct wf_lane *reader;  /* whose sum number n_read reads them; NULL: none */
+    int64_t n_read, n_wrote; /* n_wrote: the lane's own sum that wrote them last */
+};
+
 struct wf_contribution {
     weft_ctx *ctx;
     const struct wf_rules *rules;
     bool finite;
     float *dense;                         /* [n_groups][n_dense] */
     const struct wf_dense_memory *memory; /* that dense is from; NULL: the context's */
-    const float *lent;    /* NULL, or the dense gradients are there, and not in dense: only read */
-    int64_t lent_stride;  /* from one group to the next */
-    struct wf_rows *rows; /* [n_groups][n_vars], empty for those that are not tables */
-    double *sums;         /* [n_sums] */
+    const float *lent;   /* NULL, or the dense gradients are there, and not in dense: only read */
+    int64_t lent_stride; /* from one group to the next */
+    struct wf_away_dense away; /* of a contribution of a device: dense is NULL */
+    struct wf_rows *rows;      /* [n_groups][n_vars], empty for those that are not tables */
+    double *sums;              /* [n_sums] */
     struct wf_scratch scratch;
 };
 
 /* The rules are borrowed. Contents are those of a shard without samples. */
 weft_status wf_contribution_new(weft_ctx *ctx, const struct wf_rules *rules,
                                 struct wf_contribution **out);
+/* With dense gradients in the memory of a lane's device. */
+weft_status wf_contribution_new_away(weft_ctx *ctx, const struct wf_rules *rules,
+                                     struct wf_lane *lane, struct wf_contribution **out);
 /* Without memory for dense gradients: they are lent. */
 weft_status wf_contribution_new_lent(weft_ctx *ctx, const struct wf_rules *rules,
                                      struct wf_contribution **out);
@@ -112,10 +129,11 @@ weft_status wf_rows_reserve(weft_ctx *ctx, struct wf_rows *r, int64_t n, int64_t
 weft_status wf_rows_collect(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_pool *pool,
                             const weft_tensor *ids, const weft_tensor *rows, int64_t n_rows,
                             struct wf_rows *r);
-/* to = from; to += from. On failure `to` is as before, or is to be cleared. */
+/* to = from; to += from. On failure `to` is as before, or is to be cleared. Contributions of
+ * devices are only added to each other. */
 weft_status wf_contribution_copy(struct wf_contribution *to, const struct wf_contribution *from);
 weft_status wf_contribution_add(struct wf_pool *pool, struct wf_contribution *to,
-                                const struct wf_contribution *from);
+                                struct wf_contribution *from);
 /* to[i] += factor · from[i] for rows; a row that `to` lacks is appended. */
 weft_status wf_rows_add(weft_ctx *ctx, struct wf_scratch *scratch, struct wf_rows *to,
                         const struct wf_rows *from, int64_t width, float factor);
@@ -192,6 +210,9 @@ void wf_tree_free(struct wf_tree *t);
 void wf_tree_trim(struct wf_tree *t);
 /* A cleared contribution to fill; it goes back by wf_tree_put or wf_tree_give. */
 weft_status wf_tree_take(struct wf_tree *t, struct wf_contribution **out);
+/* The same with dense gradients in the memory of a device. */
+weft_status wf_tree_take_away(struct wf_tree *t, struct wf_lane *lane,
+                              struct wf_contribution **out);
 void wf_tree_give(struct wf_tree *t, struct wf_contribution *c);
 /* The same for dense gradients that are elsewhere: [n_groups], `stride` elements apart. They stay
  * as they are until the tree is empty. */
@@ -202,8 +223,10 @@ weft_status wf_tree_lend(struct wf_tree *t, const float *dense, int64_t stride,
  * changes. */
 weft_status wf_tree_put(struct wf_tree *t, int level, int64_t index, struct wf_contribution *c);
 /* The sum of all; those that were not put are absent. *out: NULL if all are, otherwise the
- * caller's, to be given back. The tree is empty afterwards. */
+ * caller's, to be given back. The tree is empty afterwards. The sum of contributions of devices may
+ * be on any of them: wf_tree_bring moves it to the host, or copies it to another lane. */
 weft_status wf_tree_sum(struct wf_tree *t, struct wf_contribution **out);
+weft_status wf_tree_bring(struct wf_tree *t, struct wf_lane *lane, struct wf_contribution **c);
 void wf_tree_clear(struct wf_tree *t);
 /* The sums (n_sums, finite) of all, in those of a contribution that the tree keeps; the dense
  * gradients are not added. Once. NULL: none has samples. */
@@ -269,6 +292,10 @@ void wf_merge_free(struct wf_merge *m);
 /* A sum becomes the mean, with penalties, in place (group 0). params: those that the gradients
  * belong to. */
 weft_status wf_merge_mean(struct wf_merge *m, struct wf_contribution *sum, const float *params);
+/* The same for the rows of tables alone. */
+weft_status wf_merge_mean_rows(struct wf_merge *m, struct wf_contribution *sum);
+/* By group: what its sum is multiplied with. WEFT_ELIMIT if there are more than `room`. */
+weft_status wf_merge_factors(const struct wf_rules *r, const double *sums, int room, float *factor);
 /* The rounds of an update. With more than one updater, each round's partials of all are put
  * together before the next; wf_merge_norms gives none where no norm is needed. */
 weft_status wf_merge_norms(struct wf_merge *m, const struct wf_contribution *mean,
@@ -278,6 +305,9 @@ void wf_merge_scales(const struct wf_rules *rules, const int64_t *first_block, i
                      struct wf_partial *partial, float *scale);
 weft_status wf_merge_update(struct wf_merge *m, const struct wf_contribution *mean,
                             const struct wf_step *step, const float *scale, struct wf_version *v);
+/* The same for some rows of a table wherever they are, as their owner lists them. */
+void wf_merge_update_rows(struct wf_merge *m, int var, const struct wf_step *step,
+                          const float *scale, const struct wf_optim_table *rows);
 /* LAMB's second half, from the partials of all that wf_merge_update gave, and constraints. */
 void wf_merge_finish(struct wf_merge *m, const struct wf_step *step, int64_t n,
                      struct wf_partial *partial, const float *scale, struct wf_version *v);

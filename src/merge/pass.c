@@ -104,9 +104,7 @@ static const float *sum_block(const struct pass *p, int level, int64_t index, in
     right = sum_block(p, level - 1, 2 * index + 1, k, at, n, buf + WF_NORM_BLOCK);
     if (!left || !right)
         return left ? left : right;
-    if (left != buf)
-        memcpy(buf, left, (size_t)n * sizeof *buf);
-    p->m->fns->add(n, buf, right);
+    p->m->fns->add_to(n, buf, left, right);
     return buf;
 }
 
@@ -120,9 +118,10 @@ static const float *mean_of(const struct pass *p, const struct wf_merge_block *b
 
     if (r->whole && !p->mean && penalty->l1 == 0 && penalty->l2 == 0)
         return g;
-    memcpy(to, g, (size_t)b->n * sizeof *to);
-    if (!r->whole)
-        p->m->fns->scale(b->n, to, p->factor[0]);
+    if (r->whole)
+        memcpy(to, g, (size_t)b->n * sizeof *to);
+    else
+        p->m->fns->scale_to(b->n, to, g, p->factor[0]);
     for (int k = 1; k < r->n_groups; k++)
         if (p->factor[k] != 0)
             p->m->fns->add_scaled(b->n, to, sum_block(p, p->top, 0, k, at, b->n, buf),

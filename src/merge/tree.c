@@ -1,5 +1,5 @@
 /* tree.c - the sum of contributions along the tree over shard numbers. */
-#include "merge/merge.h"
+#include "merge/lane.h"
 
 void wf_tree_init(struct wf_tree *t, weft_ctx *ctx, struct wf_pool *pool,
                   const struct wf_rules *rules)
@@ -32,13 +32,14 @@ void wf_tree_free(struct wf_tree *t)
     *t = (struct wf_tree){.ctx = NULL};
 }
 
-/* One that is not used, with memory for dense gradients or without; NULL if there is none. */
-static struct wf_contribution *find_spare(struct wf_tree *t, bool lent)
+/* One that is not used, with memory for dense gradients (of a lane's device, NULL: of the host) or
+ * without; NULL if there is none. */
+static struct wf_contribution *find_spare(struct wf_tree *t, bool lent, struct wf_lane *lane)
 {
     for (int64_t i = t->n_spare - 1; i >= 0; i--) {
         struct wf_contribution *c = t->spare[i];
 
-        if (!c->dense != lent)
+        if (c->away.lane != lane || (!lane && !c->dense != lent))
             continue;
         t->spare[i] = t->spare[--t->n_spare];
         wf_contribution_clear(c);
@@ -50,7 +51,7 @@ static struct wf_contribution *find_spare(struct wf_tree *t, bool lent)
 weft_status wf_tree_take(struct wf_tree *t, struct wf_contribution **out)
 {
     const struct wf_dense_memory *memory = t->memory;
-    struct wf_contribution *c = find_spare(t, false);
+    struct wf_contribution *c = find_spare(t, false, NULL);
     weft_status st;
 
     if (!c && !memory)
@@ -71,10 +72,20 @@ weft_status wf_tree_take(struct wf_tree *t, struct wf_contribution **out)
     return WEFT_OK;
 }
 
+weft_status wf_tree_take_away(struct wf_tree *t, struct wf_lane *lane, struct wf_contribution **out)
+{
+    struct wf_contribution *c = find_spare(t, false, lane);
+
+    if (!c)
+        return wf_contribution_new_away(t->ctx, t->rules, lane, out);
+    *out = c;
+    return WEFT_OK;
+}
+
 weft_status wf_tree_lend(struct wf_tree *t, const float *dense, int64_t stride,
                          struct wf_contribution **out)
 {
-    struct wf_contribution *c = find_spare(t, true);
+    struct wf_contribution *c = find_spare(t, true, NULL);
     weft_status st = c ? WEFT_OK : wf_contribution_new_lent(t->ctx, t->rules, &c);
 
     if (st)
@@ -119,7 +130,7 @@ static weft_status join(struct wf_tree *t, struct wf_contribution *left,
     weft_status st = WEFT_OK;
 
     if (left && right) {
-        st = wf_contribution_own(left);
+        st = left->away.lane ? WEFT_OK : wf_contribution_own(left);
         if (!st)
             st = wf_contribution_add(t->pool, left, right);
         wf_tree_give(t, right);
@@ -205,7 +216,7 @@ weft_status wf_tree_sum(struct wf_tree *t, struct wf_contribution **out)
         while (level < 62 && (level < t->node[i].level || !covers(&t->node[i], level, 0)))
             level++;
     st = take_sum(t, level, 0, out);
-    if (!st && *out)
+    if (!st && *out && !(*out)->away.lane)
         st = wf_contribution_own(*out);
     if (st) {
         wf_tree_give(t, *out);
@@ -213,4 +224,33 @@ weft_status wf_tree_sum(struct wf_tree *t, struct wf_contribution **out)
     }
     wf_tree_clear(t);
     return st;
+}
+
+weft_status wf_tree_bring(struct wf_tree *t, struct wf_lane *lane, struct wf_contribution **c)
+{
+    struct wf_contribution *from = *c, *to;
+    struct wf_rows *rows;
+    double *sums;
+    weft_status st;
+
+    if (from->away.lane == lane)
+        return WEFT_OK;
+    st = lane ? wf_tree_take_away(t, lane, &to) : wf_tree_take(t, &to);
+    if (st)
+        return st;
+    st = lane ? wf_lane_copy(to, from) : wf_lane_read(from, to->dense);
+    if (st) {
+        wf_tree_give(t, to);
+        return st;
+    }
+    rows = to->rows;
+    sums = to->sums;
+    to->rows = from->rows;
+    to->sums = from->sums;
+    to->finite = from->finite;
+    from->rows = rows;
+    from->sums = sums;
+    wf_tree_give(t, from);
+    *c = to;
+    return WEFT_OK;
 }

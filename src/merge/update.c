@@ -180,8 +180,7 @@ static weft_status mean_rows(struct wf_merge *m, struct wf_contribution *sum, co
 
         if (!r->var[v].table)
             continue;
-        for (int64_t i = 0; i < sum->rows[v].n * width; i++)
-            sum->rows[v].row[i] *= factor[0];
+        m->fns->scale(sum->rows[v].n * width, sum->rows[v].row, factor[0]);
         for (int k = 1; k < r->n_groups && !st; k++)
             if (factor[k] != 0)
                 st = wf_rows_add(m->ctx, &sum->scratch, &sum->rows[v],
@@ -198,6 +197,14 @@ weft_status wf_merge_factors(const struct wf_rules *r, const double *sums, int r
     for (int k = 0; k < r->n_groups; k++)
         factor[k] = sums[k] > 0 ? (float)(1 / sums[k]) : 0;
     return WEFT_OK;
+}
+
+weft_status wf_merge_mean_rows(struct wf_merge *m, struct wf_contribution *sum)
+{
+    float factor[64];
+    weft_status st = wf_merge_factors(m->rules, sum->sums, WF_COUNT(factor), factor);
+
+    return st ? st : mean_rows(m, sum, factor);
 }
 
 weft_status wf_merge_mean(struct wf_merge *m, struct wf_contribution *sum, const float *params)
@@ -410,36 +417,17 @@ static void update_run(struct wf_merge *m, int var, const struct wf_optim_scalar
     wf_constrain_each(&m->rules->var[var].constraint, n, w);
 }
 
-enum { STREAMED = 128 }; /* elements */
-
-/* Few elements at a time: memory is read from all vectors at once, and nothing is written twice. */
-static void stream_block(struct wf_merge *m, const struct wf_merge_block *b, bool chosen,
-                         const struct wf_optim_scalars *k, const float *g,
-                         const struct wf_version *v)
-{
-    int64_t at = wf_block_place(m, b);
-    float near[STREAMED];
-
-    for (int64_t i = 0; i < b->n; i += STREAMED) {
-        int64_t n = wf_min_i64(STREAMED, b->n - i);
-
-        memcpy(near, v->from + at + i, (size_t)n * sizeof *near);
-        if (chosen)
-            update_run(m, m->piece[b->piece].var, k, n, near, g + i, at + i, v->slot);
-        wf_stream(v->params + at + i, near, n);
-    }
-    wf_stream_end();
-}
-
 void wf_block_update(struct wf_merge *m, const struct wf_merge_block *b, const struct wf_step *step,
                      const struct wf_optim_scalars *k, const float *g, const struct wf_version *v)
 {
     int var = m->piece[b->piece].var;
     int64_t at = wf_block_place(m, b);
-    float *w = v->params + at;
+    float *w = v->params + at, *const *slot = v->slot;
 
-    if (v->from && v->streams) {
-        stream_block(m, b, is_chosen(step, var), k, g, v);
+    if (v->from && v->streams && is_chosen(step, var) &&
+        m->rules->var[var].constraint.kind != WF_CONSTRAINT_NON_NEG) {
+        m->fns->update_to[k->form](k, b->n, w, v->from + at, g, moved(slot[0], at),
+                                   moved(slot[1], at), moved(slot[2], at));
         return;
     }
     if (v->from)
@@ -515,6 +503,17 @@ static void update_rows(struct wf_merge *m, const struct wf_piece *p, const stru
     wf_optim_update_tables(m->fns, m->pool, k, &t, 1);
 }
 
+void wf_merge_update_rows(struct wf_merge *m, int var, const struct wf_step *step,
+                          const float *scale, const struct wf_optim_table *rows)
+{
+    struct wf_optim_scalars k;
+
+    if (!is_chosen(step, var))
+        return;
+    wf_step_scalars(m->rules, step, scale[var], &k);
+    wf_optim_update_tables(m->fns, m->pool, &k, rows, 1);
+}
+
 weft_status wf_merge_update(struct wf_merge *m, const struct wf_contribution *mean,
                             const struct wf_step *step, const float *scale, struct wf_version *v)
 {
@@ -571,7 +570,8 @@ static void lamb_finish(struct wf_merge *m, const struct wf_step *step, int64_t 
     struct lamb_job j = {m, step, v, scale, m->scale};
     int64_t at = 0;
 
-    qsort(partial, (size_t)n, sizeof *partial, compare_blocks);
+    if (n)
+        qsort(partial, (size_t)n, sizeof *partial, compare_blocks);
     for (int i = 0; i < r->n_vars; i++) {
         struct wf_optim_scalars k;
         double w, q;

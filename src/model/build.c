@@ -244,13 +244,15 @@ static weft_status new_weight(weft_layer_call *c, const char *full, int rank, co
     w->is = (struct wf_weight){.name = wf_arena_strdup(&m->arena, full),
                                .regularizer = kept_word(m, o->regularizer),
                                .constraint = kept_word(m, o->constraint),
+                               .evict = kept_word(m, o->evict),
                                .layer = c->layer,
                                .state = o->state,
                                .dense = o->dense,
                                .rank = rank,
                                .dtype = o->dtype ? o->dtype : WEFT_F32};
     if (!w->is.name || (!w->is.regularizer && !wf_word_none(o->regularizer)) ||
-        (!w->is.constraint && !wf_word_none(o->constraint)))
+        (!w->is.constraint && !wf_word_none(o->constraint)) ||
+        (!w->is.evict && !wf_word_none(o->evict)))
         return wf_err_nomem(m->ctx, 0, "weight");
     if (rank < 0 || rank > WEFT_MAX_RANK)
         return wf_err(WEFT_EINVAL, "weight '%s': rank %d", full, rank);
@@ -262,6 +264,8 @@ static weft_status new_weight(weft_layer_call *c, const char *full, int rank, co
         st = wf_regularizer_check(&m->arena, w->is.regularizer);
     if (!st && w->is.constraint)
         st = wf_constraint_check(&m->arena, w->is.constraint);
+    if (!st && w->is.evict)
+        st = wf_evict_check(&m->arena, &w->is);
     if (!st)
         st = wf_grow(m->ctx, &m->weights, &m->cap_weights, m->n_weights + 1, sizeof *m->weights);
     if (!st)

@@ -176,7 +176,8 @@ struct wf_word_args {
     struct wf_attr_spec spec[WF_MAX_ATTRS];
     struct wf_attr value[WF_MAX_ATTRS];
 };
-extern const struct wf_words wf_activations, wf_initializers, wf_regularizers, wf_constraints;
+extern const struct wf_words wf_activations, wf_initializers, wf_regularizers, wf_constraints,
+    wf_evictions;
 /* Names are compared without regard to case and underscores, so that Keras' class names work
  * too. */
 weft_status wf_word_parse(const struct wf_words *t, struct wf_arena *arena, const char *text,
@@ -195,6 +196,7 @@ bool wf_word_none(const char *text);
 weft_status wf_initializer(struct wf_arena *arena, const char *text, int rank, const int64_t *dim,
                            double fan_in, double fan_out, weft_variable_opts *out);
 weft_status wf_regularizer_check(struct wf_arena *arena, const char *text);
+weft_status wf_evict_check(struct wf_arena *arena, const struct wf_weight *w);
 weft_status wf_constraint_check(struct wf_arena *arena, const char *text);
 
 #endif

@@ -15,12 +15,12 @@ weft_status wf_layer_embedding(weft_layer_call *c)
                             (long long)dim[0], (long long)dim[1]);
     if (!wf_is_int(wf_val_type_of(g, x)->dtype))
         x = weft_cast(g, x, WEFT_I32);
-    table = weft_lc_weight(c, "embeddings", 2, dim,
-                           WEFT_OPTS(weft_weight_opts,
-                                     .initializer = weft_lc_text(c, "embeddings_initializer"),
-                                     .regularizer = weft_lc_text(c, "embeddings_regularizer"),
-                                     .constraint = weft_lc_text(c, "embeddings_constraint"),
-                                     .dense = !weft_lc_bool(c, "sparse")));
+    table = weft_lc_weight(
+        c, "embeddings", 2, dim,
+        WEFT_OPTS(weft_weight_opts, .initializer = weft_lc_text(c, "embeddings_initializer"),
+                  .regularizer = weft_lc_text(c, "embeddings_regularizer"),
+                  .constraint = weft_lc_text(c, "embeddings_constraint"),
+                  .dense = !weft_lc_bool(c, "sparse"), .evict = weft_lc_text(c, "evict")));
     weft_lc_out(c, 0, weft_embedding(g, table, x));
     if (weft_lc_bool(c, "mask_zero"))
         weft_lc_out_mask(c, 0, weft_ne(g, x, wf_const_like(g, 0, x)));

@@ -11,8 +11,8 @@
 
 /* A weight of a layer, in the order of first use. */
 struct wf_weight {
-    const char *name;                     /* "dense/kernel": the variable's */
-    const char *regularizer, *constraint; /* text, or NULL */
+    const char *name;                             /* "dense/kernel": the variable's */
+    const char *regularizer, *constraint, *evict; /* text, or NULL */
     weft_layer layer;
     bool state; /* not a parameter */
     bool dense; /* a table whose rows are all updated, looked up or not */
@@ -68,6 +68,9 @@ weft_status wf_regularizer_parse(struct wf_arena *arena, const char *regularizer
  * "min_max_norm(0,1)" (constraint.c). */
 weft_status wf_constraint_parse(struct wf_arena *arena, const char *constraint, int rank,
                                 struct wf_constraint *out);
+
+/* When rows of a table are forgotten: "unused(5000,every=1000,min_count=3)" (evict.c). */
+weft_status wf_evict_parse(struct wf_arena *arena, const char *evict, struct wf_evict *out);
 
 /* ---- losses (loss.c, losses.def) ------------------------------------------------------------- */
 

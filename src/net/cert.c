@@ -261,6 +261,60 @@ weft_status wf_cert_fingerprint(const char *certificate, unsigned char out[WF_FI
     return WEFT_OK;
 }
 
+/* All certificates of a text; NULL if there is none. */
+static STACK_OF(X509) * read_chain(const char *pem)
+{
+    BIO *b = BIO_new_mem_buf(pem, -1);
+    STACK_OF(X509) *chain = sk_X509_new_null();
+    X509 *x;
+
+    while (b && chain && (x = PEM_read_bio_X509(b, NULL, NULL, NULL)))
+        if (!sk_X509_push(chain, x))
+            X509_free(x);
+    BIO_free(b);
+    if (chain && sk_X509_num(chain) > 0)
+        return chain;
+    sk_X509_free(chain);
+    return NULL;
+}
+
+static weft_status why_not(int code)
+{
+    switch (code) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        return wf_err(WEFT_EINVAL, "it has expired; make new ones with `weft cert`");
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return wf_err(WEFT_EINVAL, "it is not valid yet: is the clock of this machine right?");
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+        return wf_err(WEFT_EINVAL,
+                      "it was made by another authority: take all files from one `weft cert`");
+    default: return wf_err(WEFT_EINVAL, "%s", X509_verify_cert_error_string(code));
+    }
+}
+
+weft_status wf_cert_check(const char *authority, const char *certificate)
+{
+    STACK_OF(X509) *trusted = read_chain(authority), *own = read_chain(certificate);
+    X509_STORE *store = X509_STORE_new();
+    X509_STORE_CTX *c = X509_STORE_CTX_new();
+    weft_status st = WEFT_OK;
+
+    if (!trusted || !own)
+        st = err_openssl(own ? "the authority's certificate" : "the certificate");
+    else if (!store || !c || X509_STORE_add_cert(store, sk_X509_value(trusted, 0)) != 1 ||
+             X509_STORE_CTX_init(c, store, sk_X509_value(own, 0), own) != 1)
+        st = err_openssl("certificates");
+    else if (X509_verify_cert(c) != 1)
+        st = why_not(X509_STORE_CTX_get_error(c));
+    X509_STORE_CTX_free(c);
+    X509_STORE_free(store);
+    sk_X509_pop_free(own, X509_free);
+    sk_X509_pop_free(trusted, X509_free);
+    ERR_clear_error();
+    return st;
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 weft_status wf_secret_put(weft_ctx *ctx, const char *path, const char *text)

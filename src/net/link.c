@@ -5,6 +5,8 @@
 
 #include "net/side.h"
 
+#define STRANGERS_NS ((int64_t)10 * 1000000000)
+
 enum {
     BUDGET = 4 << 20, /* bytes read in a turn, so that links take turns */
     SUMMED = 1 << 18, /* of a payload with a checksum: what is summed is still in the cache */
@@ -57,6 +59,16 @@ void wf_link_free(struct wf_link *l)
     wf_free(l->net->ctx, l);
 }
 
+/* What the thread that is told learns beyond the status. */
+static void say_why(const struct wf_link *l, const struct wf_pending *p, weft_status st)
+{
+    if (st == WEFT_ETIME)
+        wf_err(st, "%s: no answer to a request of kind %u within %.3g s", l->name,
+               (unsigned)p->kind, (double)(p->timeout_ns / 1000) * 1e-6);
+    else if (st == WEFT_ECANCEL && l->state != WF_LINK_DOWN)
+        wf_err(st, "%s: a request of kind %u was cancelled", l->name, (unsigned)p->kind);
+}
+
 /* All requests that wait, or only those that `due` is true for, answered with a status. */
 static void end_requests(struct wf_link *l, bool (*due)(const struct wf_pending *p, int64_t now),
                          int64_t now, weft_status st)
@@ -80,8 +92,7 @@ static void end_requests(struct wf_link *l, bool (*due)(const struct wf_pending 
         struct wf_pending *p = ended;
 
         ended = p->next;
-        if (st == WEFT_ETIME)
-            wf_err(st, "%s: no answer to request %llu in time", l->name, (unsigned long long)p->id);
+        say_why(l, p, st);
         if (l->state == WF_LINK_UP)
             wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_CANCEL, .id = p->id}, NULL);
         p->reply(p->arg, st, NULL);
@@ -93,6 +104,25 @@ void wf_link_known(struct wf_link *l)
 {
     l->net->n_unknown -= l->unknown;
     l->unknown = false;
+}
+
+/* Who connected and went down before it was known: one line, and of many one line now and then. */
+static void say_stranger(struct wf_net *net, const char *text)
+{
+    int64_t now = wf_now(net->ctx);
+
+    net->n_strangers++;
+    if (net->strangers_ns && now - net->strangers_ns < STRANGERS_NS)
+        return;
+    net->strangers_ns = now;
+    if (net->n_strangers == 1)
+        wf_log(net->ctx, WEFT_LOG_WARN, "a connection was dropped before its peer was known: %s",
+               text);
+    else
+        wf_log(net->ctx, WEFT_LOG_WARN,
+               "%lld more connections were dropped before their peers were known, the last one: %s",
+               (long long)net->n_strangers, text);
+    net->n_strangers = 0;
 }
 
 void wf_link_down(struct wf_link *l, weft_status st, const char *why)
@@ -108,6 +138,8 @@ void wf_link_down(struct wf_link *l, weft_status st, const char *why)
     l->state = WF_LINK_DOWN;
     wf_snprintf(l->why, sizeof l->why, "%s", why);
     pthread_mutex_unlock(&l->out);
+    if (l->unknown && st != WEFT_ECANCEL)
+        say_stranger(l->net, text);
     wf_link_known(l);
     wf_sides_close(l);
     wf_socket_close(l);
@@ -736,6 +768,8 @@ weft_status wf_link_call(struct wf_link *l, const struct wf_msg *m, int64_t time
     f.id = l->next_id++;
     pthread_mutex_unlock(&l->out);
     *p = (struct wf_pending){.id = f.id,
+                             .kind = m->kind,
+                             .timeout_ns = timeout_ns,
                              .deadline =
                                  timeout_ns ? wf_net_after(wf_now(l->net->ctx), timeout_ns) : 0,
                              .reply = reply,
@@ -778,15 +812,21 @@ void wf_link_resume(struct wf_link *l)
     wf_net_wake(l->net);
 }
 
+/* The peer waits for the release: without it the link has to end. */
 void wf_link_release(struct wf_link *l, uint64_t slot)
 {
-    bool up;
+    const struct wf_frame f = {.type = WF_FRAME_RELEASE, .id = slot};
+    weft_status st = wf_sendq_control(l, &f, NULL);
 
+    if (!st)
+        return;
     pthread_mutex_lock(&l->out);
-    up = l->state == WF_LINK_UP && !l->broken;
+    if (l->state == WF_LINK_UP && !l->broken) {
+        l->broken = st;
+        wf_snprintf(l->why, sizeof l->why, "releasing what has arrived: %s", weft_error());
+    }
     pthread_mutex_unlock(&l->out);
-    if (up)
-        wf_sendq_control(l, &(struct wf_frame){.type = WF_FRAME_RELEASE, .id = slot}, NULL);
+    wf_net_wake(l->net);
 }
 
 void wf_link_close(struct wf_link *l)

@@ -50,13 +50,16 @@ struct wf_outgoing {
 struct wf_pending {
     struct wf_pending *next;
     uint64_t id;
+    uint32_t kind;    /* for errors, as timeout_ns */
     int64_t deadline; /* 0: none */
+    int64_t timeout_ns;
     wf_reply_fn *reply;
     void *arg;
     bool cancelled;
 };
 
-/* How bytes go over a socket: as readv and writev, or a negative errno. -EPROTO: the link's
+/* How bytes go over a socket: as readv and writev, or a negative errno; writing never gives 0.
+ * -EPROTO: the link's
  * wire_error says why. */
 struct wf_wire {
     int64_t (*read)(struct wf_link *l, const struct iovec *v, int n);
@@ -155,9 +158,8 @@ struct wf_link {
     int64_t n_queued, moved_ns;           /* when bytes were last taken, or the queue was empty */
     struct wf_outgoing *done, **done_end; /* whose `sent` is to be called */
     bool finishing;                       /* a thread is doing that */
-    int64_t unproved,
-        proved_ns;        /* bytes sent since the peer has proved that it takes them, and when
-                                  * it did */
+    int64_t unproved;     /* bytes sent since the peer has proved that it takes them, */
+    int64_t proved_ns;    /* and when it did */
     bool blocked;         /* the socket takes no more */
     _Atomic bool closing; /* after what is queued */
     bool resume;
@@ -220,7 +222,8 @@ struct wf_net {
     _Atomic int64_t n_wakes;
     _Atomic bool parked; /* the node's thread leaves the set to them */
     struct wf_link *links;
-    int n_unknown; /* of them: accepted, and neither up nor down */
+    int n_unknown;                     /* of them: accepted, and neither up nor down */
+    int64_t n_strangers, strangers_ns; /* went down unknown, and not said; when it was said */
     struct wf_listener *listeners;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed, unparked;
@@ -331,8 +334,6 @@ int64_t wf_inproc_transit_ns(weft_ctx *ctx, const struct wf_transit *t);
 
 /* shm.c */
 /* Who connects makes the memory, who accepts maps it; as wf_secure_step. */
-/* Of a Unix socket: the peer belongs to this process's user. */
-weft_status wf_link_check_user(const struct wf_link *l);
 weft_status wf_shm_new(struct wf_link *l);
 weft_status wf_shm_step(struct wf_link *l, int *events);
 void wf_shm_woken(struct wf_link *l, int events);   /* the socket says something */
@@ -371,6 +372,8 @@ struct wf_tls;
 weft_status wf_secure_new(struct wf_link *l, struct wf_tls *t);
 weft_status wf_secure_step(struct wf_link *l, int *events);
 bool wf_secure_resumed(const struct wf_link *l);
+/* How often this end has asked for new keys since the handshake. */
+int64_t wf_secure_keys(const struct wf_link *l);
 void wf_secure_free(struct wf_link *l);
 
 /* side.c: further connections of a pair. With the turn, but for those that say otherwise. */
@@ -428,5 +431,7 @@ weft_status wf_socket_listen(struct wf_net *net, const struct wf_address *a, cha
 void wf_socket_accept(struct wf_listener *s);
 weft_status wf_socket_watch_listener(struct wf_listener *s);
 void wf_socket_close_listener(struct wf_listener *s);
+/* Of a Unix socket: the peer belongs to this process's user. */
+weft_status wf_link_check_user(const struct wf_link *l);
 
 #endif

@@ -10,7 +10,7 @@
  *   inproc:NAME      queues, for nodes of one context; also the network of simulations
  *
  * What every transport promises (test/unit/net: message_test.c, request_test.c, link_test.c,
- * conform_test.c, hostile_test.c):
+ * conform_test.c, hostile_test.c, random_test.c, storm_test.c):
  * - Messages of a link arrive in the order they were sent, each whole and once, or the link goes
  *   down. Nothing arrives on a link after it is down; a new link is a new beginning.
  * - The bytes of a payload are read from where the sender has them, and arrive where the receiver
@@ -94,6 +94,7 @@ struct wf_net_opts {
     int64_t silence_ns, stall_ns; /* 0: 3 s; below 0: never */
     int spin_us;                  /* how long the thread looks for work before it sleeps */
     struct wf_tls *tls;           /* for tls; borrowed */
+    int64_t key_records;          /* sent under one key of tls before the next; 0: 2^22 */
     bool no_checksums;            /* of payloads over tcp */
     int64_t max_regions;          /* bytes of all regions that a peer shares; 0: 4 GiB */
     /* Over tcp and tls: connections of a pair, 1 to WF_MAX_CONNECTIONS; 0: automatic. The smaller
@@ -157,8 +158,8 @@ bool wf_net_turn(struct wf_net *net);
 /* sent may be NULL. A message that is refused is not sent at all, and `sent` is not called. */
 weft_status wf_link_send(struct wf_link *l, const struct wf_msg *m, wf_sent_fn *sent, void *arg);
 /* A request; *id (may be NULL) to cancel it. timeout_ns 0: as long as the link is up; below 0: its
- * time is over already. reply is
- * called exactly once, unless the call itself fails; sent may be NULL. */
+ * time is over already. reply is called exactly once, unless the call itself fails; sent may be
+ * NULL. */
 weft_status wf_link_call(struct wf_link *l, const struct wf_msg *m, int64_t timeout_ns,
                          wf_sent_fn *sent, wf_reply_fn *reply, void *arg, uint64_t *id);
 /* Answers request `id`: with a message, or with a status. */
@@ -170,6 +171,15 @@ void wf_link_resume(struct wf_link *l);
 void wf_link_close(struct wf_link *l);
 /* The caller no longer uses the link, which is down. */
 void wf_link_drop(struct wf_link *l);
+
+/* Valid once the link is up. */
+const struct wf_identity *wf_link_peer(const struct wf_link *l);
+/* "worker/3 (tcp:10.0.0.7:4711)", for errors. */
+const char *wf_link_name(const struct wf_link *l);
+/* Connections that messages travel over now: those of a pair are made after the link is up. */
+int wf_link_connections(const struct wf_link *l);
+/* How many this node wants of a pair: as its options say, or chosen by the number of cores. */
+int wf_net_connections(const struct wf_net *net);
 
 /* ---- regions ---------------------------------------------------------------------------------
  *
@@ -191,9 +201,8 @@ struct wf_region {
     uint64_t id; /* given by the end that made it */
     void *p;
     int64_t n;
-    bool
-        writable; /* by the peer of the end that made it, too; otherwise its mapping is read-only */
-    bool mine;    /* made by this end */
+    bool writable; /* by both ends; otherwise the one that did not make it can only read */
+    bool mine;     /* made by this end */
 };
 
 /* Zeros; for a link that is up. Its bytes count in the context's memory limit. */
@@ -229,14 +238,5 @@ struct wf_transit {
 typedef int64_t wf_transit_fn(void *arg, const struct wf_transit *t);
 /* Before the first link. */
 weft_status wf_inproc_transit(weft_ctx *ctx, wf_transit_fn *fn, void *arg);
-
-/* Connections that messages travel over now: those of a pair are made after the link is up. */
-int wf_link_connections(const struct wf_link *l);
-/* How many this node wants of a pair: as its options say, or chosen by the number of cores. */
-int wf_net_connections(const struct wf_net *net);
-/* Valid once the link is up. */
-const struct wf_identity *wf_link_peer(const struct wf_link *l);
-/* "worker/3 (tcp:10.0.0.7:4711)", for errors. */
-const char *wf_link_name(const struct wf_link *l);
 
 #endif

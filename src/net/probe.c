@@ -171,9 +171,9 @@ static const struct part {
 } parts[] = {
     {"shm", try_shm, "shared memory: memfd with seals", "processes of this host use uds:"},
     {"uds", try_uds, "Unix sockets", "processes of this host use tcp:"},
-    {"tcp, IPv4", try_ipv4, "127.0.0.1", "is the loopback interface up?"},
+    {"tcp, IPv4", try_ipv4, "127.0.0.1", "it needs the loopback interface"},
     {"tcp, IPv6", try_ipv6, "::1", "use IPv4 addresses"},
-    {"tls", try_tls, "TLS 1.3", "weft needs OpenSSL 3 with TLS 1.3"},
+    {"tls", try_tls, "TLS 1.3", "it needs 127.0.0.1 and OpenSSL 3 with TLS 1.3"},
 };
 
 weft_status weft_net_part_at(weft_ctx *ctx, const char *folder, int i, weft_net_part *out)

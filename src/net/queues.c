@@ -4,8 +4,6 @@
  * another thread has it, the last answer is given, and that thread makes a new one when it gives
  * the turn back. */
 #define _GNU_SOURCE
-#include <sys/ioctl.h>
-
 #include "net/link.h"
 
 static void add_send(struct wf_link *l, struct wf_queues *q)
@@ -19,13 +17,11 @@ static void add_send(struct wf_link *l, struct wf_queues *q)
 
 static int64_t unread_bytes(const struct wf_link *l)
 {
-    int n = 0;
+    const struct wf_sys *sys = l->net->ctx->sys;
 
     if (l->shm)
         return wf_shm_unread(l);
-    if (l->fd < 0 || ioctl(l->fd, FIONREAD, &n) || n < 0)
-        return 0;
-    return n;
+    return l->fd < 0 ? 0 : wf_max_i64(sys->unread(sys->arg, l->fd), 0);
 }
 
 static void add_receive(const struct wf_link *l, struct wf_queues *q)

@@ -19,7 +19,7 @@ struct region {
     struct region *memory;    /* whose memory this is: the peer's, over inproc; wf_region_alias */
     const struct wf_net *net; /* of the link */
     int64_t link;             /* its number */
-    bool mapped, shared, charged;
+    bool mapped, sealed, shared, charged;
     int fd; /* -1: none */
 };
 
@@ -274,8 +274,10 @@ weft_status wf_region_share(struct wf_link *l, struct wf_region *r)
     total(l, true, &n);
     if (!st && n >= WF_MAX_REGIONS)
         st = wf_err(WEFT_ELIMIT, "%s: %d regions are shared; more are not allowed", l->name, n);
-    if (!st && g->fd >= 0 && !g->memory) /* otherwise it is sealed already */
+    if (!st && g->fd >= 0 && !g->memory && !g->sealed) { /* of an alias: it is sealed already */
         st = wf_shm_seal(g->ctx, g->fd, !r->writable);
+        g->sealed = !st;
+    }
     if (!st)
         st = add(l, g);
     g->shared |= !st;

@@ -313,19 +313,27 @@ static weft_status add_own(struct wf_link *l, const struct wf_frame *f, const vo
                            bool front, int state, struct wf_region *r)
 {
     struct wf_outgoing *o = new_outgoing(l, f, head, NULL, 0, NULL, 0);
+    weft_status st = WEFT_OK;
 
     if (!o)
         return wf_err_nomem(l->net->ctx, sizeof *o, "a message");
-    if (r)
-        wf_region_ref(r);
-    o->region = r;
     pthread_mutex_lock(&l->out);
-    append(l, o, front);
-    if (state)
-        l->state = state;
+    if (l->state == WF_LINK_DOWN) { /* what was queued has been given back already */
+        st = check_open(l);
+    } else {
+        if (r)
+            wf_region_ref(r);
+        o->region = r;
+        append(l, o, front);
+        if (state)
+            l->state = state;
+    }
     pthread_mutex_unlock(&l->out);
-    wf_sendq_write(l);
-    return WEFT_OK;
+    if (st)
+        wf_free(l->net->ctx, o);
+    else
+        wf_sendq_write(l);
+    return st;
 }
 
 weft_status wf_sendq_control(struct wf_link *l, const struct wf_frame *f, const void *head)

@@ -101,7 +101,8 @@ weft_status wf_shm_make(weft_ctx *ctx, int64_t bytes, int *fd)
     if (rc < 0) {
         sys->close(sys->arg, f);
         return wf_err(rc == -ENOMEM || rc == -ENOSPC ? WEFT_ENOMEM : WEFT_EIO,
-                      "shared memory of %lld bytes: %s", (long long)bytes, wf_errno_text(-rc));
+                      "shared memory of %lld bytes: %s%s", (long long)bytes, wf_errno_text(-rc),
+                      rc == -EFBIG ? " (the limit on files counts for it, too: ulimit -f)" : "");
     }
     *fd = f;
     return WEFT_OK;

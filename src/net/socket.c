@@ -229,25 +229,44 @@ void wf_socket_connect_as(struct wf_link *l, const struct wf_link *other)
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
+/* A socket at one address of the host: its descriptor, or a negative errno. */
+static int bind_one(const struct wf_sys *sys, const struct addrinfo *at)
+{
+    int fd = sys->socket(sys->arg, at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int on = 1, rc;
+
+    if (fd < 0)
+        return fd;
+    rc = sys->setsockopt(sys->arg, fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (rc >= 0)
+        rc = sys->bind(sys->arg, fd, at->ai_addr, at->ai_addrlen);
+    if (rc < 0)
+        sys->close(sys->arg, fd);
+    return rc < 0 ? rc : fd;
+}
+
+static bool is_elsewhere(int rc)
+{
+    return rc == -EADDRNOTAVAIL || rc == -EAFNOSUPPORT;
+}
+
+/* The first of the host's addresses that this machine has. */
 static weft_status bind_tcp(const struct wf_sys *sys, const struct wf_address *a, int *fd)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_PASSIVE};
     struct addrinfo *found = NULL;
     char port[8];
-    int on = 1, rc;
+    int rc;
 
     wf_snprintf(port, sizeof port, "%d", a->port);
     rc = sys->getaddrinfo(sys->arg, a->host, port, &hints, &found);
     if (rc)
         return wf_err(WEFT_EINVAL, "'%s': %s", a->host, gai_strerror(rc));
-    rc = *fd =
-        sys->socket(sys->arg, found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (*fd >= 0)
-        rc = sys->setsockopt(sys->arg, *fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (rc >= 0)
-        rc = sys->bind(sys->arg, *fd, found->ai_addr, found->ai_addrlen);
+    *fd = -EADDRNOTAVAIL;
+    for (const struct addrinfo *at = found; at && is_elsewhere(*fd); at = at->ai_next)
+        *fd = bind_one(sys, at);
     sys->freeaddrinfo(sys->arg, found);
-    return rc < 0 ? wf_err(WEFT_EIO, "cannot be bound: %s", wf_errno_text(-rc)) : WEFT_OK;
+    return *fd < 0 ? wf_err(WEFT_EIO, "cannot be bound: %s", wf_errno_text(-*fd)) : WEFT_OK;
 }
 
 static weft_status bind_unix(const struct wf_sys *sys, const struct wf_address *a, int *fd)

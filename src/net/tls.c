@@ -14,6 +14,7 @@ enum {
     GATHERED = 16384,      /* a record of TLS */
     READ_BUFFER = 1 << 16, /* several of them, as they arrive */
     AT_ONCE = 1 << 19,     /* bytes that one call reads or writes */
+    KEY_RECORDS = 1 << 22, /* 64 GiB; AES-GCM is safe for 2^24.5 records under one key */
     MAX_SESSIONS = 64      /* peers that are remembered */
 };
 
@@ -42,6 +43,8 @@ struct wf_secure {
     bool dry;        /* this time the socket was read, and had less than there was room for */
     bool told_later; /* what reading ended with after bytes that it yielded: */
     int64_t late;
+    int64_t n_records, n_keys;  /* sent under this key; keys after the first */
+    bool unfinished;            /* a write has to be tried again with the same bytes */
     uint8_t gathered[GATHERED]; /* small parts, sent as one record */
 };
 
@@ -375,6 +378,11 @@ void wf_secure_free(struct wf_link *l)
     l->secure = NULL;
 }
 
+int64_t wf_secure_keys(const struct wf_link *l)
+{
+    return l->secure ? l->secure->n_keys : 0;
+}
+
 bool wf_secure_resumed(const struct wf_link *l)
 {
     return l->secure && SSL_session_reused(l->secure->ssl);
@@ -444,7 +452,7 @@ weft_status wf_secure_step(struct wf_link *l, int *events)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* The result of reading or writing as that of a system call. */
+/* The result of reading or writing as that of a system call; 0: nothing follows what was read. */
 static int64_t result(struct wf_link *l, int rc)
 {
     if (rc > 0)
@@ -499,6 +507,32 @@ static int64_t read_tls(struct wf_link *l, const struct iovec *v, int n)
     return got > 0 ? got : k;
 }
 
+/* Both ends take new keys before too much was sent under the present ones: the peer with its next
+ * record. */
+static void renew_keys(struct wf_link *l)
+{
+    struct wf_secure *s = l->secure;
+    int64_t most = l->net->opts.key_records ? l->net->opts.key_records : KEY_RECORDS;
+
+    if (s->n_records < most || s->unfinished || !SSL_is_init_finished(s->ssl))
+        return;
+    if (SSL_key_update(s->ssl, SSL_KEY_UPDATE_REQUESTED) == 1) {
+        s->n_records = 0;
+        s->n_keys++;
+    } else {
+        ERR_clear_error(); /* later */
+    }
+}
+
+/* The same of writing, which never gives 0: after the end of what the peer sends, OpenSSL calls
+ * every failed write the end. */
+static int64_t write_result(struct wf_link *l, int rc)
+{
+    int64_t k = result(l, rc);
+
+    return k ? k : l->secure->error ? -l->secure->error : -EPIPE;
+}
+
 /* Large parts from where they are, small ones together. What is offered after a short write begins
  * with the same bytes, as OpenSSL wants it. */
 static int64_t write_tls(struct wf_link *l, const struct iovec *v, int n)
@@ -517,10 +551,13 @@ static int64_t write_tls(struct wf_link *l, const struct iovec *v, int n)
         from = (const char *)s->gathered;
     }
     ERR_clear_error();
+    renew_keys(l);
     while (put < bytes && put < AT_ONCE) {
-        k = result(l, SSL_write(s->ssl, from + put, (int)wf_min_i64(bytes - put, 1 << 30)));
+        k = write_result(l, SSL_write(s->ssl, from + put, (int)wf_min_i64(bytes - put, 1 << 30)));
+        s->unfinished = k <= 0;
         if (k <= 0)
             break;
+        s->n_records += (k + GATHERED - 1) / GATHERED;
         put += k;
     }
     return put > 0 ? put : k;

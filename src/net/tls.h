@@ -54,6 +54,8 @@ weft_status wf_secret_put(weft_ctx *ctx, const char *path, const char *text);
 weft_status wf_cert_put(weft_ctx *ctx, const char *folder, const char *task, const char *suffix,
                         const char *text);
 enum { WF_FINGERPRINT = 32 }; /* SHA-256 of a certificate */
+/* Whether peers that trust the authority accept the certificate now; WEFT_EINVAL says why not. */
+weft_status wf_cert_check(const char *authority, const char *certificate);
 weft_status wf_cert_fingerprint(const char *certificate, unsigned char out[WF_FINGERPRINT]);
 struct weft_authority;
 const struct wf_pem *wf_authority_pem(const struct weft_authority *a);

@@ -68,3 +68,11 @@ weft_status wf_infer_matmul_apply(struct wf_infer *r)
         r->out[1] = product[1];
     return WEFT_OK;
 }
+
+/* Plans give the types, which need not be these. */
+weft_status wf_infer_layer_norm_grad_add(struct wf_infer *r)
+{
+    for (int i = 0; i < r->n_out; i++)
+        r->out[i] = r->in[i == 1 || i == 2 ? 4 : 1];
+    return WEFT_OK;
+}

@@ -30,6 +30,33 @@ struct wf_constraint {
     int64_t axes[WEFT_MAX_RANK]; /* in [0, rank) */
 };
 
+/* Rows of a looked-up table that are forgotten: at steps divisible by `every`, those that no step
+ * has updated for `unused` steps, unless min_count steps or more have updated them. */
+struct wf_evict {
+    int64_t every, unused; /* both 1 or more; every 0: none are */
+    int64_t min_count;     /* 0: however many have */
+};
+
+/* What is known of a row: the last step that has updated it, and how many have. */
+struct wf_seen {
+    int64_t last, count;
+};
+
+/* Whether a row is gone after step `step`: as if it had never been updated. It depends on nothing
+ * else, so whoever has the row knows it, whenever they look. */
+static inline bool wf_evicted(const struct wf_evict *e, const struct wf_seen *s, int64_t step)
+{
+    return e->every > 0 && step / e->every * e->every - s->last >= e->unused &&
+           (e->min_count == 0 || s->count < e->min_count);
+}
+
+/* A step has updated or set the row: it counts once, however often. count 0: it is new. */
+static inline void wf_see(struct wf_seen *s, int64_t step)
+{
+    s->count += s->count == 0 || s->last != step;
+    s->last = step;
+}
+
 static inline bool wf_penalty_any(const struct wf_penalty *p)
 {
     return p->l1 != 0 || p->l2 != 0 || p->orthogonal != 0;

@@ -152,6 +152,8 @@ static const char *must_stay(const struct wf_ps_chief *c, int node)
 
     if (c->node.spec.task[node].role == WF_ROLE_CHIEF)
         return "a chief holds nothing: just end it";
+    if (c->node.spec.task[node].role == WF_ROLE_EVALUATOR)
+        return "an evaluator has no work of the others: just end it";
     if (!m || m->incarnation != c->m.known[node].incarnation)
         return "it does not belong to the job now";
     if (m->role == WF_ROLE_WORKER && count_staying(c, m->role) < 2)

@@ -28,12 +28,22 @@ void wf_ps_worker_restart(void *arg)
     for (struct kept *k = w->kept; k; k = k->next)
         k->forgotten = true;
     w->record.t = w->own.t = w->taken = w->saved = -1;
-    w->restores = w->restores || lacks_start(w) || (w->history && w->history != history);
+    w->unsure = w->leasing && lacks_start(w);
+    w->restores =
+        w->restores || (lacks_start(w) && !w->unsure) || (w->history && w->history != history);
     if (!w->restores)
         w->history = history;
     else
         w->changed = true;
     w->late = w->late && !w->restores;
+}
+
+void wf_ps_worker_at_start(struct wf_ps_worker *w, int64_t t)
+{
+    if (!w->unsure || w->m.known >= 0 || t != w->m.view.epoch->start)
+        return;
+    w->unsure = false;
+    w->restores = w->changed = true;
 }
 
 weft_status wf_ps_worker_err_back(const struct wf_ps_worker *w)
@@ -63,12 +73,12 @@ weft_status wf_ps_worker_restored(struct wf_ps_worker *w, int64_t t, bool *again
     *again = w->restores && w->m.view.epoch->start != t;
     w->node.acts.n = 0;
     if (w->restores && !*again) {
-        w->restores = w->changed = false;
+        w->restores = w->changed = w->unsure = false;
         w->history = w->m.view.epoch->history;
         w->opts.start = w->at = t;
         w->busy = w->begun = w->expects = w->wants = false;
         memcpy(w->job, &t, sizeof t);
-        if (w->pending && !w->node.st && !w->rejoin)
+        if (w->pending && !w->node.st && !w->rejoin && !w->leasing)
             st = wf_client_computed(&w->m, wf_site_now(&w->node), w->pending_t, w->pending_shard,
                                     &w->node.acts);
         w->pending = false;

@@ -507,7 +507,7 @@ static weft_status take_chief(struct wf_client *c, const struct wf_message *m,
 {
     bool belonged = c->view.belongs, changed;
     uint64_t history = belonged ? c->view.epoch->history : 0;
-    weft_status st = wf_view_take(&c->view, m, &changed);
+    weft_status st = wf_view_take(&c->view, c->now, m, &changed);
 
     if (!st && c->view.belongs && m->history == c->view.epoch->history && m->t > c->known &&
         m->term == c->view.term) {
@@ -557,6 +557,8 @@ weft_status wf_client_step(struct wf_client *c, int64_t now, const struct wf_mes
     c->now = now;
     if (m->type == WF_MSG_EPOCH || m->type == WF_MSG_TERM)
         st = take_chief(c, m, out);
+    else if (m->type == WF_MSG_SEEK)
+        wf_view_seen(&c->view, now, m->from, out);
     else if (m->type == WF_MSG_CONTROL)
         st = take_control(c, m, out);
     else if (!wf_view_counts(&c->view, m) || m->piece < 0 || m->piece >= c->plan.n_pieces)

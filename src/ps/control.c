@@ -2,10 +2,12 @@
  *
  * Kept true: while the caller reads its memory, no version is taken; what it decides counts once
  * the chief has sent it back. */
-#include "ps/worker.h"
+#include "ps/leasing.h"
 
 #define FOR_EVER_NS ((int64_t)7 * 86400 * 1000000000) /* nobody is left out */
-enum { STALLS = 12 };                                 /* a decision may take ten of them */
+#define SLICE_NS 250000000
+#define EARLY_NS ((int64_t)3600 * 1000000000) /* as long as a token is valid */
+enum { STALLS = 12 };                         /* a decision may take ten of them */
 
 void wf_ps_worker_free_records(struct wf_ps_worker *w)
 {
@@ -29,6 +31,19 @@ static weft_status set_record(struct wf_ps_worker *w, struct wf_ps_record *r, in
 
 /* ---- for the machine ------------------------------------------------------------------------- */
 
+/* The step up to which the version that is here follows records. */
+static double mark_of(const struct wf_ps_worker *w)
+{
+    return wf_ps_sums_at(w, w->m.t)[wf_ps_n_sums(&w->sizes, w->cut->n_pieces - 1) + WF_PS_CONTROL];
+}
+
+/* The version that is here follows a record that the caller has missed: a later one has replaced
+ * it. So the caller can neither complete its step with this version nor begin another one. */
+static bool is_passed(const struct wf_ps_worker *w)
+{
+    return w->sizes.logs && w->record.t > w->m.t && mark_of(w) > (double)w->taken;
+}
+
 enum wf_gate wf_ps_worker_gate(void *arg, int64_t t, bool decides)
 {
     const struct wf_ps_worker *w = arg;
@@ -39,7 +54,9 @@ enum wf_gate wf_ps_worker_gate(void *arg, int64_t t, bool decides)
         return WF_GATE_IDLE;
     if (t == w->at && w->begun)
         return w->expects || (w->wants && decides) ? WF_GATE_RECORD : WF_GATE_OPEN;
-    return t == w->at + 1 && w->m.t == t && wf_ps_worker_has_all(w) ? WF_GATE_HOLD : WF_GATE_IDLE;
+    if (t != w->at + 1 || w->m.t != t || !wf_ps_worker_has_all(w) || is_passed(w))
+        return WF_GATE_IDLE;
+    return WF_GATE_HOLD;
 }
 
 enum wf_doing wf_ps_worker_doing(void *arg)
@@ -61,11 +78,9 @@ weft_status wf_ps_worker_control(void *arg, int64_t t, const void *payload)
 
 bool wf_ps_worker_moved(const struct wf_ps_worker *w)
 {
-    const double *marks = wf_ps_sums_at(w, w->m.t) + wf_ps_n_sums(&w->sizes, w->cut->n_pieces - 1);
-
     return w->m.view.belongs && !w->restores && (w->m.t != w->at || w->late) && w->record.t >= 0 &&
            w->record.t <= w->m.t && wf_ps_worker_has_all(w) && w->sizes.logs &&
-           marks[WF_PS_CONTROL] <= (double)w->record.t;
+           mark_of(w) <= (double)w->record.t;
 }
 
 bool wf_ps_worker_is_asked(const struct wf_ps_worker *w)
@@ -80,7 +95,7 @@ weft_status wf_ps_worker_cancel(struct wf_ps_worker *w)
 {
     weft_status st;
 
-    if (!w->pending || w->pending_t == w->m.t || w->node.st)
+    if (!w->pending || w->pending_t == w->m.t || w->node.st || w->leasing)
         return WEFT_OK;
     w->pending = false;
     w->node.acts.n = 0;
@@ -109,7 +124,8 @@ static bool is_answered(void *arg)
     struct wf_ps_worker *w = arg;
 
     wf_ps_worker_cancel(w);
-    return w->rejoin || w->restores || w->record.t == w->at || wf_ps_worker_moved(w);
+    return w->rejoin || w->restores ||
+           (w->leasing ? w->record.t >= w->at : w->record.t == w->at || wf_ps_worker_moved(w));
 }
 
 static weft_status go(struct wf_ps_worker *w)
@@ -137,6 +153,8 @@ static enum wf_ps_next turn_of(struct wf_ps_worker *w, bool own)
             w->taken = w->at;
         return w->taken == w->at ? WF_PS_GO : WF_PS_NEWS;
     }
+    if (w->leasing && w->record.t > w->taken)
+        return WF_PS_NEWS;
     if (wf_ps_worker_is_asked(w))
         return WF_PS_ASKED;
     if (!own && is_not_asked(w))
@@ -162,6 +180,16 @@ static weft_status err_turn(struct wf_ps_worker *w, weft_status st)
                   wf_site_has(&w->node, v->chief) ? "connected" : "not connected");
 }
 
+static bool belongs(struct wf_ps_worker *w)
+{
+    bool is;
+
+    wf_site_lock(&w->node);
+    is = w->m.view.belongs;
+    wf_site_unlock(&w->node);
+    return is;
+}
+
 /* Whether the chief and all servers are there, so that it is a worker that the job waits for. */
 static bool is_connected(struct wf_ps_worker *w)
 {
@@ -176,14 +204,55 @@ static bool is_connected(struct wf_ps_worker *w)
     return all;
 }
 
+/* A chief is there, and there never was an epoch: other tasks are still to be started. */
+static bool is_early(struct wf_ps_worker *w)
+{
+    const struct wf_view *v = &w->m.view;
+    bool early;
+
+    wf_site_lock(&w->node);
+    early = !v->epoch && wf_site_has(&w->node, v->chief);
+    wf_site_unlock(&w->node);
+    return early;
+}
+
+/* Other tasks may be started much later, on other machines. Meanwhile it is looked whether the
+ * caller wants to end. */
+static weft_status await_begin(struct wf_ps_worker *w, bool (*done)(void *arg), void *arg,
+                               int64_t patience, const char *what)
+{
+    int64_t begin = wf_site_now(&w->node), said = begin, early = begin, now;
+    weft_status st;
+
+    do {
+        st = wf_site_wait(&w->node, done, arg, wf_min_i64(patience, SLICE_NS), what);
+        if (st == WEFT_ETIME && w->opts.interrupted && w->opts.interrupted(w->opts.asked_arg))
+            return wf_err(WEFT_ECANCEL, "stopped before the job began");
+        now = wf_site_now(&w->node);
+        if (is_early(w))
+            early = now;
+        if (st == WEFT_ETIME && now - said > patience && early == now) {
+            wf_log(w->node.ctx, WEFT_LOG_WARN,
+                   "the job has not begun after %.0f s: other tasks are missing",
+                   (double)(now - begin) * 1e-9);
+            said = now;
+        }
+    } while (st == WEFT_ETIME && !belongs(w) && now - early < patience &&
+             now - begin < wf_max_i64(EARLY_NS, patience));
+    return st;
+}
+
 weft_status wf_ps_worker_await(struct wf_ps_worker *w, bool (*done)(void *arg), void *arg,
                                const char *what)
 {
     const struct wf_spec *spec = &w->node.spec;
     int64_t patience = WF_PS_GIVE_UP * spec->timeout_ns, begin = wf_site_now(&w->node);
     int64_t most = spec->stall_ns ? STALLS * spec->stall_ns + patience : FOR_EVER_NS;
-    weft_status st;
+    bool begun = belongs(w);
+    weft_status st = begun ? WEFT_OK : await_begin(w, done, arg, patience, what);
 
+    if (!begun && (st != WEFT_ETIME || !belongs(w)))
+        return st;
     do
         st = wf_site_wait(&w->node, done, arg, patience, what);
     while (st == WEFT_ETIME && wf_site_now(&w->node) - begin < most && is_connected(w));
@@ -237,9 +306,11 @@ weft_status wf_ps_worker_decide(struct wf_ps_worker *w, int64_t t, const char *p
     wf_site_lock(&w->node);
     st = set_record(w, &w->own, t, p, n);
     w->node.acts.n = 0;
-    if (!st && !w->node.st && !w->rejoin)
+    if (!st && w->leasing)
+        st = wf_leasing_decided(w, t);
+    else if (!st && !w->node.st && !w->rejoin)
         st = wf_client_decided(&w->m, wf_site_now(&w->node), t, &w->node.acts);
-    st = wf_site_fail(&w->node, st ? st : wf_ps_worker_carry_out(w));
+    st = wf_site_fail(&w->node, st || w->leasing ? st : wf_ps_worker_carry_out(w));
     wf_site_unlock(&w->node);
     return st ? st : await(w, is_answered, true, next);
 }

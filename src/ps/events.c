@@ -2,6 +2,8 @@
  * moved. */
 #include "ps/events.h"
 
+#define NO_STEP ((int64_t)1 << 40) /* without a bound on their number */
+
 struct telling {
     const struct wf_spec *spec;
     const struct wf_epoch_known *known;
@@ -44,6 +46,8 @@ const char *wf_did(enum wf_doing doing, int64_t step, int shard, char text[WF_DI
 
     if (doing == WF_DOES_COMPUTE)
         wf_snprintf(text, WF_DID_TEXT, "computed shard %d of step %lld", shard, (long long)step);
+    else if (doing == WF_DOES_WAIT && step >= NO_STEP) /* for shards: they belong to any */
+        wf_snprintf(text, WF_DID_TEXT, "waited for others");
     else
         wf_snprintf(text, WF_DID_TEXT, "%s step %lld", words[doing], (long long)step);
     return text;
@@ -165,8 +169,8 @@ static void tell_moves(const struct telling *t)
                 say(t, to, "takes %d of %d pieces over from %s", n, t->is->n_pieces,
                     name_of(t, from));
             else if (n)
-                say(t, to, "was promoted: it is the primary of %d pieces of %s", n,
-                    name_of(t, from));
+                say(t, to, "was promoted: it is the primary of %d piece%s of %s", n,
+                    n == 1 ? "" : "s", name_of(t, from));
         }
 }
 

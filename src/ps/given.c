@@ -11,11 +11,21 @@ static struct kept *find(const struct wf_ps_worker *w, int64_t t, int shard)
     return k;
 }
 
+void wf_ps_worker_free_rows(struct wf_ps_worker *w, struct wf_payload *rows)
+{
+    for (int i = 0; rows && i < w->cut->n_table_pieces; i++)
+        wf_free(w->node.ctx, rows[i].p);
+    wf_free(w->node.ctx, rows);
+}
+
+/* The rows of the next shard go where these are: memory that is new in each step is slow. */
 static void free_kept(struct wf_ps_worker *w, struct kept *k)
 {
-    for (int i = 0; k->rows && i < w->cut->n_table_pieces; i++)
-        wf_free(w->node.ctx, k->rows[i].p);
-    wf_free(w->node.ctx, k->rows);
+    if (k->rows && !w->spare_rows)
+        w->spare_rows = k->rows;
+    else
+        wf_ps_worker_free_rows(w, k->rows);
+    wf_free(w->node.ctx, k->scale);
     wf_free(w->node.ctx, k->sums);
     wf_free(w->node.ctx, k);
 }
@@ -103,21 +113,15 @@ static weft_status push_sum(struct wf_ps_worker *w, const struct wf_message *m)
     return WEFT_OK;
 }
 
-/* A contribution to a piece. */
-weft_status wf_ps_worker_push(struct wf_ps_worker *w, const struct wf_message *m)
+/* The parts of a contribution to a piece that travel as bytes. */
+static int list_parts(struct wf_ps_worker *w, const struct wf_message *m, const struct kept *k,
+                      struct wf_site_head *head)
 {
     const struct wf_rules *r = &w->opts.job->rules;
     const struct wf_cut_piece *p = &w->cut->piece[m->piece];
-    struct kept *k = find(w, m->t, m->shard);
-    struct wf_site_head head;
     int n = 0;
 
-    if (m->level > 0)
-        return push_sum(w, m);
-    if (!k) /* forgotten: the step is complete */
-        return WEFT_OK;
-    head = head_of(k);
-    if (k->dense && !names_slot(w, m, k, &head))
+    if (k->dense && !names_slot(w, m, k, head))
         for (int g = 0; g < r->n_groups && k->sums && p->count && !p->tables; g++)
             w->part[n++] =
                 (struct wf_part){(void *)(uintptr_t)(k->dense + g * r->n_dense + p->first),
@@ -129,7 +133,42 @@ weft_status wf_ps_worker_push(struct wf_ps_worker *w, const struct wf_message *m
         w->part[n++] =
             (struct wf_part){k->sums, wf_ps_n_sums(&w->sizes, m->piece) * (int64_t)sizeof(double)};
     for (int i = 0; i < n; i++)
-        head.n_body += w->part[i].n;
+        head->n_body += w->part[i].n;
+    return n;
+}
+
+/* A contribution to a piece. */
+weft_status wf_ps_worker_push(struct wf_ps_worker *w, const struct wf_message *m)
+{
+    struct kept *k = find(w, m->t, m->shard);
+    struct wf_site_head head;
+    int n;
+
+    if (m->level > 0)
+        return push_sum(w, m);
+    if (!k) /* forgotten: the step is complete */
+        return WEFT_OK;
+    head = head_of(k);
+    n = list_parts(w, m, k, &head);
+    k->pins++;
+    wf_site_send(&w->node, m->to, m->type, m, &head, w->part, n, is_sent, k);
+    return WEFT_OK;
+}
+
+weft_status wf_ps_worker_close(struct wf_ps_worker *w, const struct wf_message *m)
+{
+    struct kept *k = find(w, m->lease, 0);
+    bool closes = m->type == WF_MSG_CLOSE;
+    struct wf_site_head head;
+    int n = 0;
+
+    if (!k) /* forgotten: of an earlier history */
+        return WEFT_OK;
+    head = head_of(k);
+    if (!closes || m->whole)
+        n = list_parts(w, m, k, &head);
+    if (closes && k->scale)
+        w->part[n++] = (struct wf_part){k->scale, wf_ps_scale_bytes(&w->opts.job->rules)};
     k->pins++;
     wf_site_send(&w->node, m->to, m->type, m, &head, w->part, n, is_sent, k);
     return WEFT_OK;
@@ -142,7 +181,10 @@ static weft_status keep_rows(struct wf_ps_worker *w, struct kept *k, const struc
 {
     const struct wf_rules *r = &w->opts.job->rules;
 
-    k->rows = wf_alloc_n(w->node.ctx, w->cut->n_table_pieces + 1, sizeof *k->rows);
+    k->rows = w->spare_rows;
+    w->spare_rows = NULL;
+    if (!k->rows)
+        k->rows = wf_alloc_n(w->node.ctx, w->cut->n_table_pieces + 1, sizeof *k->rows);
     if (!k->rows)
         return wf_err_nomem(w->node.ctx, sizeof *k->rows, "contribution");
     return wf_tables_split(w->node.ctx, &w->tables, -1, r->n_groups, rows, k->sums, r->n_groups + 1,
@@ -246,6 +288,28 @@ weft_status wf_ps_worker_give(struct wf_ps_worker *w, int64_t t, int shard,
     return st;
 }
 
+weft_status wf_ps_worker_keep(struct wf_ps_worker *w, int64_t t, int shard,
+                              const struct wf_ps_given *what, const float *scale)
+{
+    const struct wf_rules *r = &w->opts.job->rules;
+    weft_status st = w->restores ? drop(w, t, shard, what) : complete(w, t, shard, what);
+    struct kept *k;
+
+    if (st && what->given)
+        w->opts.release(w->opts.arg, what->given);
+    k = st || w->restores ? NULL : find(w, t, shard);
+    if (!k)
+        return st;
+    k->mark = what->mark; /* whether it is finite is known at the end */
+    if (!scale)
+        return WEFT_OK;
+    k->scale = wf_alloc(w->node.ctx, (size_t)wf_ps_scale_bytes(r));
+    if (!k->scale)
+        return wf_err_nomem(w->node.ctx, (size_t)wf_ps_scale_bytes(r), "contribution");
+    wf_ps_scale_write(r, scale, k->scale);
+    return WEFT_OK;
+}
+
 /* How many gradients of a piece will be told. */
 static void count_missing(struct wf_ps_worker *w, const bool *reached)
 {
@@ -296,6 +360,29 @@ weft_status wf_ps_worker_ready(struct wf_ps_worker *w, int64_t t, int shard, int
         wf_site_fail(&w->node, st);
     }
     wf_site_unlock(&w->node);
+    return st;
+}
+
+weft_status wf_ps_worker_keep_part(struct wf_ps_worker *w, int64_t t, int shard, int var,
+                                   const bool *reached, const struct wf_ps_given *what,
+                                   wf_ps_ready_fn *ready)
+{
+    const struct kept *was = find(w, t, shard);
+    weft_status st = WEFT_OK;
+
+    if (was && !was->early)
+        return WEFT_OK;
+    if (!was) {
+        count_missing(w, reached);
+        st = keep(w, t, shard, what, w->opts.job->rules.n_groups + 1, true);
+    }
+    for (int i = 0; i < w->cut->n_pieces && !st; i++) {
+        const struct wf_cut_piece *p = &w->cut->piece[i];
+
+        for (int k = 0; k < p->n_runs && !st; k++)
+            if (p->run[k].var == var && --w->missing[i] == 0)
+                st = ready(w, t, shard, i);
+    }
     return st;
 }
 

@@ -102,19 +102,74 @@ void wf_free_later(struct wf_ps_store *s, void *p)
     wf_free(s->ctx, p);
 }
 
+void wf_held_give_mean(struct wf_held *h)
+{
+    if (h->mean != h->shown)
+        wf_tree_give(&h->tree, h->mean);
+    h->mean = NULL;
+}
+
+static float *no_get(void *arg, int64_t n)
+{
+    (void)arg;
+    (void)n;
+    return NULL;
+}
+
+/* Published memory is the server's. */
+static void no_put(void *arg, float *p)
+{
+    (void)arg;
+    (void)p;
+}
+
+static const struct wf_dense_memory published_memory = {.get = no_get, .put = no_put};
+
+weft_status wf_held_take_mean(struct wf_ps_store *s, int piece)
+{
+    struct wf_held *h = &s->held[piece];
+    weft_status st;
+
+    if (s->opts.published.mean && !h->shown) {
+        if (!wf_mem_charge(s->ctx, h->rules.n_dense * (int64_t)sizeof(float)))
+            return wf_err_nomem(s->ctx, (size_t)h->rules.n_dense * sizeof(float), "gradients");
+        st = wf_contribution_new_lent(s->ctx, &h->rules, &h->shown);
+        if (st) {
+            wf_mem_release(s->ctx, h->rules.n_dense * (int64_t)sizeof(float));
+            return st;
+        }
+        h->shown->dense = s->opts.published.mean + s->opts.cut->piece[piece].first;
+        h->shown->memory = &published_memory;
+    }
+    if (h->shown) {
+        wf_held_give_mean(h);
+        h->mean = h->shown;
+    }
+    return h->mean ? WEFT_OK : wf_tree_take(&h->tree, &h->mean);
+}
+
 void wf_held_free(struct wf_ps_store *s, struct wf_held *h)
 {
     weft_ctx *ctx = s->ctx;
 
     if (!h->here)
         return;
-    if (h->mean) { /* a record may be on its way */
+    if (h->shown)
+        wf_mem_release(ctx, h->rules.n_dense * (int64_t)sizeof(float));
+    if (h->shown && h->mean != h->shown)
+        wf_contribution_free(h->shown);
+    if (h->mean && h->mean == h->shown) { /* a record's sums may be on their way */
+        wf_free_later(s, h->mean->sums);
+        h->mean->sums = NULL;
+        wf_contribution_free(h->mean);
+    } else if (h->mean) { /* a record may be on its way */
         wf_free_later(s, h->mean->dense);
         wf_free_later(s, h->mean->sums);
         h->mean->dense = NULL;
         h->mean->sums = NULL;
         wf_contribution_free(h->mean);
     }
+    wf_pushed_drop(s, h);
     wf_tree_free(&h->tree);
     wf_merge_free(h->merge);
     s->n_lent -= h->n_lent;
@@ -210,7 +265,8 @@ weft_status wf_held_make(struct wf_ps_store *s, int piece)
     }
     wf_tree_init(&h->tree, s->ctx, s->ctx->pool, &h->rules);
     h->tree.lazy =
-        n > 0 && !c->tables && wf_merge_passes(s->rules, c->n_runs, c->run, s->opts.n_shards);
+        n > 0 && !c->tables &&
+        wf_merge_passes(s->rules, c->n_runs, c->run, s->opts.leased ? 1 : s->opts.n_shards);
     if (!ok || wf_decision_first(s, &h->record))
         return no_memory(s, piece, n);
     st = hold_merge(s, piece);

@@ -7,6 +7,8 @@
 #ifndef WF_PS_HELD_H
 #define WF_PS_HELD_H
 
+#include <pthread.h>
+
 #include "ps/store.h"
 
 /* What norms over all pieces gave, as it is sent: n_sums (f64), factors of clipping by variable
@@ -22,6 +24,18 @@ struct wf_lent {
     uint64_t stamped;
 };
 
+/* A push of a worker, until its lease is applied (closing.c). */
+struct wf_pushed {
+    int64_t lease;
+    int node;
+    bool is_closing;           /* what it gave is in the tree */
+    struct wf_contribution *c; /* NULL: not here yet, or the shard has no samples */
+    struct wf_lent lent;       /* stamp NULL: c has its own memory */
+    double rate;
+    struct wf_ps_mark mark;
+    struct wf_decision scale; /* n 0: factors of 1 */
+};
+
 struct wf_held {
     bool here, charged;    /* charged: its versions are in published memory */
     struct wf_rules rules; /* those of the job, for the vectors of this piece */
@@ -35,6 +49,7 @@ struct wf_held {
     struct wf_lent *lent;
     int64_t n_lent, cap_lent;
     struct wf_contribution *mean;
+    struct wf_contribution *shown; /* in published memory; NULL: none. It is the mean, or unused */
     struct wf_contribution *total; /* in the tree: the sums of a step that has no mean; or NULL */
     struct wf_decision record;     /* that goes with the mean, once the step is applied */
     bool recorded;                 /* it was sent by the primary */
@@ -44,6 +59,8 @@ struct wf_held {
     int64_t halved;                /* the step whose first half is in the next version; -1: none */
     struct wf_partial *partial[2]; /* what a round needs of this piece */
     int64_t n_partial[2], cap_partial[2];
+    struct wf_pushed *pushed; /* with leases */
+    int64_t n_pushed, cap_pushed;
 };
 
 /* Partials of all pieces, as they arrive. */
@@ -51,6 +68,8 @@ struct wf_round {
     struct wf_partial *partial;
     int64_t n, cap;
 };
+
+enum { WF_PS_SPARES = 2 * WF_MAX_TABLE_PIECES }; /* messages to two workers */
 
 struct wf_ps_store {
     weft_ctx *ctx;
@@ -69,6 +88,10 @@ struct wf_ps_store {
     struct wf_tables_opts tables;
     struct wf_tables_sort sort;
     struct wf_payload answer, body; /* to a request for rows; other messages about tables */
+    /* Memory of such messages that have left, for those to come: new memory is slow. */
+    pthread_mutex_t spare_lock;
+    struct wf_payload spare[WF_PS_SPARES];
+    int n_spare;
 };
 
 /* Memory for a piece; nothing happens if there is some. */
@@ -76,6 +99,10 @@ weft_status wf_held_make(struct wf_ps_store *s, int piece);
 void wf_held_free(struct wf_ps_store *s, struct wf_held *h);
 /* Memory that may be on its way to somebody. */
 void wf_free_later(struct wf_ps_store *s, void *p);
+/* The mean is no longer needed. */
+void wf_held_give_mean(struct wf_held *h);
+/* Memory for the mean of a record: published, if there is such memory. */
+weft_status wf_held_take_mean(struct wf_ps_store *s, int piece);
 /* Says that version t is about to be written. */
 void wf_held_begin(struct wf_ps_store *s, int piece, int64_t t);
 /* WEFT_EPEER: a message about a piece has n bytes. */
@@ -95,5 +122,11 @@ void wf_decision_free(weft_ctx *ctx, struct wf_decision *d);
 
 /* The functions of struct wf_ps_data about contributions, norms and updates (update.c). */
 void wf_update_data(struct wf_ps_data *data);
+/* Those about leases (closing.c). */
+void wf_closing_data(struct wf_ps_data *data);
+void wf_pushed_drop(struct wf_ps_store *s, struct wf_held *h);
+/* Of a contribution: whether it has the bytes that it should have; and its memory. */
+weft_status wf_given_check(const struct wf_ps_store *s, int piece, const struct wf_ps_payload *p);
+weft_status wf_given_fill(struct wf_contribution *c, const struct wf_blob *b);
 
 #endif

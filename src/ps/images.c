@@ -90,7 +90,7 @@ static void send_rows(struct wf_ps_worker *w, const struct wf_arrived *a)
 
     m.from = w->node.self;
     m.to = a->from;
-    if (!wf_tables_dump(w->opts.tables[m.piece - w->cut->first_table], -1, -1, &rows))
+    if (!wf_tables_dump(w->opts.tables[m.piece - w->cut->first_table], -1, -1, true, &rows))
         wf_site_send_copy(&w->node, a->from, WF_SITE_IMAGE, &m, rows.p, rows.n);
     wf_free(w->node.ctx, rows.p);
 }
@@ -103,6 +103,7 @@ void wf_ps_worker_send_image(struct wf_ps_worker *w, const struct wf_arrived *a)
     int64_t bytes;
     char *mem, *to;
 
+    wf_ps_worker_at_start(w, m.t);
     if (w->changed || m.t != w->opts.start || m.piece < 0 || m.piece >= w->cut->n_pieces)
         return;
     p = &w->cut->piece[m.piece];

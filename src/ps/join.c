@@ -3,6 +3,7 @@
 #include "ps/worker.h"
 
 #include "cluster/codec.h"
+#include "ps/leasing.h"
 #include "ps/lookup.h"
 #include "ps/saving.h"
 #include "ps/versions.h"
@@ -140,6 +141,8 @@ static weft_status step(struct wf_ps_worker *w, const struct wf_message *m)
 {
     weft_status st;
 
+    if (w->leasing)
+        return wf_leasing_step(w, m);
     w->node.acts.n = 0;
     st = wf_client_step(&w->m, wf_site_now(&w->node), m, &w->node.acts);
     return st ? st : wf_ps_worker_carry_out(w);
@@ -168,7 +171,8 @@ static weft_status take_epoch(struct wf_ps_worker *w, struct wf_arrived *a)
         st = end_drained(w);
     if (!st && e->list)
         st = wf_site_extend(&w->node, e->list);
-    if (!st && e->n_pieces == w->cut->n_pieces && e->n_shards == w->opts.job->plan.n_shards) {
+    if (!st && e->n_pieces == w->cut->n_pieces &&
+        e->n_shards == (w->leasing ? 0 : w->opts.job->plan.n_shards)) {
         m.record = e;
         st = step(w, &m);
     }
@@ -187,8 +191,15 @@ static int place(void *arg, const struct wf_arrived *a, int64_t n, struct wf_par
     if (!w->made || w->restores || a->kind != WF_MSG_VERSION || piece < 0 ||
         piece >= w->cut->n_pieces || a->head.region || n == 0 ||
         n != w->cut->piece[piece].count * (int64_t)sizeof(float) ||
-        !wf_view_counts(&w->m.view, &a->msg) || a->msg.t < w->m.t || a->msg.t > w->m.t + 1 ||
-        wf_client_has(&w->m, piece, a->msg.t))
+        !wf_view_counts(&w->m.view, &a->msg))
+        return 0;
+    if (w->leasing) {
+        to = wf_leasing_place(w, a);
+        *placed = to;
+        part[0] = (struct wf_part){to, n};
+        return to ? 1 : 0;
+    }
+    if (a->msg.t < w->m.t || a->msg.t > w->m.t + 1 || wf_client_has(&w->m, piece, a->msg.t))
         return 0;
     to = wf_versions_place(w->versions, piece, a->msg.t, placed);
     if (!to)
@@ -199,7 +210,10 @@ static int place(void *arg, const struct wf_arrived *a, int64_t n, struct wf_par
 
 static void unplace(void *arg, void *placed)
 {
-    wf_versions_unplace(((struct wf_ps_worker *)arg)->versions, placed);
+    const struct wf_ps_worker *w = arg;
+
+    if (!w->leasing)
+        wf_versions_unplace(w->versions, placed);
 }
 
 /* A version in memory that its server publishes. False: there is no such memory. */
@@ -225,6 +239,9 @@ static weft_status step_with(struct wf_ps_worker *w, struct wf_arrived *a, struc
     if (a->head.region && !find_published(w, a, p))
         return WEFT_OK;
     a->msg.payload = p;
+    p->version = a->msg.t;
+    if (w->leasing && a->kind == WF_MSG_VERSION && wf_leasing_take(w, &a->msg))
+        return WEFT_OK;
     st = step(w, &a->msg);
     if (a->placed)
         unplace(w, a->placed);
@@ -246,10 +263,31 @@ static weft_status take_asked(struct wf_ps_worker *w, const struct wf_arrived *a
     return WEFT_OK;
 }
 
+/* Steps of the servers that validate, or set parameters, are none of the trainer's. A version that
+ * was set, and not trained, does not say how many there were. */
+static int64_t trained(struct wf_ps_worker *w)
+{
+    int64_t t = w->m.t;
+
+    if (w->leasing)
+        return wf_leasing_step_of(w);
+    if (w->made && w->sizes.logs && wf_ps_worker_has_all(w)) {
+        const double *marks = wf_ps_sums_at(w, t) + wf_ps_n_sums(&w->sizes, w->cut->n_pieces - 1);
+
+        if (marks[WF_PS_STEP] > 0)
+            w->aside = t - (int64_t)marks[WF_PS_STEP];
+    }
+    return wf_max_i64(t - w->aside, 0);
+}
+
 /* Now and then, for people. */
 static void tell_chief(struct wf_ps_worker *w, int64_t now)
 {
-    struct wf_site_stat s = {.step = w->m.t, .samples = w->samples, .waited_s = w->waited_s};
+    struct wf_site_stat s = {.step = trained(w),
+                             .aside = w->aside,
+                             .samples = w->samples,
+                             .waited_s = w->waited_s,
+                             .stale = wf_leasing_staleness(w)};
 
     if (now - w->told_ns < WF_SITE_TELL_MS * 1000000LL || !w->m.view.belongs)
         return;
@@ -316,6 +354,8 @@ static weft_status tick(void *arg, int64_t now)
     if (w->save)
         wf_ps_save_tick(w->save, now);
     tell_chief(w, now);
+    if (w->leasing)
+        return wf_leasing_tick(w, now);
     w->node.acts.n = 0;
     st = wf_client_tick(&w->m, now, &w->node.acts);
     return st ? st : wf_ps_worker_carry_out(w);
@@ -376,7 +416,7 @@ static weft_status make(struct wf_ps_worker *w)
         return st;
     w->lost_t = -1;
     w->missing = wf_alloc_n(ctx, w->cut->n_pieces + 1, sizeof *w->missing);
-    w->part = wf_alloc_n(ctx, job->rules.n_groups + 1, sizeof *w->part);
+    w->part = wf_alloc_n(ctx, job->rules.n_groups + 2, sizeof *w->part);
     w->run = wf_alloc_n(ctx, plan.n_shards + 1, sizeof *w->run);
     w->n_sums = wf_ps_n_kept(&w->sizes, w->cut->n_pieces - 1);
     w->sums = wf_alloc_n(ctx, 2 * w->n_sums + 1, sizeof *w->sums);
@@ -390,6 +430,8 @@ static weft_status make(struct wf_ps_worker *w)
     w->tables = (struct wf_tables_opts){&job->rules, w->cut, plan.n_blocks};
     if (!st && w->cut->n_table_pieces)
         st = wf_lookup_new(ctx, &w->tables, w->opts.cache_bytes, &w->lookup);
+    if (!st && plan.window)
+        return wf_leasing_new(w, &plan);
     if (!st)
         st = wf_client_init(&w->m, ctx, &plan, &data, w->node.self, w->node.incarnation, 0);
     return st;
@@ -444,7 +486,10 @@ void wf_ps_worker_stop(struct wf_ps_worker *w)
     }
     wf_site_stop(&w->node);
     wf_ps_worker_reap(w, true);
-    if (w->made)
+    wf_ps_worker_free_rows(w, w->spare_rows);
+    if (w->leasing)
+        wf_leasing_free(w);
+    else if (w->made)
         wf_client_free(&w->m);
     wf_versions_free(w->versions);
     wf_lookup_free(w->lookup);

@@ -4,6 +4,8 @@
 #include "cluster/codec.h"
 #include "ps/place.h"
 
+#define AHEAD_NS 500000000
+
 /* ---- what the machine wants ------------------------------------------------------------------ */
 
 static weft_status send(struct wf_ps_chief *c, const struct wf_message *m)
@@ -99,6 +101,17 @@ static bool goes(void *arg, const struct wf_member *m)
     return ((struct wf_ps_chief *)arg)->seen[m->node].drained == m->incarnation;
 }
 
+/* The trainer's step, as far as is known. */
+static int64_t trained(const struct wf_ps_chief *c, int64_t t)
+{
+    int64_t aside = 0;
+
+    for (int i = 0; i < c->node.spec.n_tasks && t >= 0; i++)
+        if (c->node.spec.task[i].role == WF_ROLE_WORKER && c->seen[i].stat_ns)
+            aside = wf_max_i64(aside, c->seen[i].stat.aside);
+    return t < 0 ? t : wf_max_i64(0, t - aside);
+}
+
 /* How a member went. */
 static bool gone(void *arg, const struct wf_member *m, struct wf_gone *g)
 {
@@ -116,7 +129,7 @@ static bool gone(void *arg, const struct wf_member *m, struct wf_gone *g)
         return true;
     g->after_ns = c->m.now - (k->stalled ? k->behind_ns : k->heard_ns);
     g->doing = k->doing;
-    g->step = k->step;
+    g->step = trained(c, k->step);
     g->shard = k->shard;
     return true;
 }
@@ -137,7 +150,7 @@ static void tell_stragglers(struct wf_ps_chief *c)
                     "is alive, but made no progress for %.0f s since it %s, and others wait; it is "
                     "left out after %.0f s",
                     (double)(c->m.now - k->behind_ns) * 1e-9,
-                    wf_did(k->doing, k->step, k->shard, did),
+                    wf_did(k->doing, trained(c, k->step), k->shard, did),
                     (double)wf_stall_limit(&c->m, k) * 1e-9);
         wf_ps_chief_say(c, c->node.spec.task[i].name, text);
     }
@@ -261,14 +274,28 @@ weft_status wf_ps_chief_carry_out(struct wf_ps_chief *c)
 
 /* ---- the job --------------------------------------------------------------------------------- */
 
+/* Leases that a worker holds are enough for a while, so that it does not wait for the chief. */
+static struct wf_ledger_plan ledger_of(const struct wf_ps_plan *p)
+{
+    return (struct wf_ledger_plan){.window = p->window,
+                                   .n_shards = p->n_shards,
+                                   .n_steps = p->n_steps,
+                                   .gate_every = p->gate_every,
+                                   .gate_first = p->gate_first,
+                                   .ahead = (int)wf_max_i64(p->window / 4, 1),
+                                   .ahead_ns = AHEAD_NS};
+}
+
 static weft_status make(struct wf_ps_chief *c)
 {
     const struct wf_spec *spec = &c->node.spec;
+    const struct wf_ps_plan *job = &c->read->plan;
     struct wf_chief_plan plan = {.n_nodes = spec->n_tasks,
                                  .max_nodes = c->node.max_tasks,
                                  .n_servers = wf_spec_count(spec, WF_ROLE_SERVER),
                                  .n_workers = wf_spec_count(spec, WF_ROLE_WORKER),
-                                 .n_shards = c->read->plan.n_shards,
+                                 .n_shards = job->window ? 0 : job->n_shards,
+                                 .ledger = ledger_of(job),
                                  .n_copies = c->n_copies,
                                  .timeout_ns = spec->timeout_ns,
                                  .tick_ns = spec->retry_ns / 2,

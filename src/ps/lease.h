@@ -25,7 +25,8 @@ enum { WF_NO_LEASE = -1 };
 
 struct wf_lessee_data {
     void *arg;
-    /* A piece has arrived, for the lease that is to be computed. */
+    /* A piece has arrived, for the lease that is to be computed. WEFT_ECANCEL: it was overwritten
+     * meanwhile, and is requested again. */
     weft_status (*take)(void *arg, int piece, int64_t lease, const void *payload);
     /* Whether the shard of a lease needs the piece. With a bound, pieces of which rows are read
      * must be among them. */
@@ -38,6 +39,12 @@ struct wf_lessee_data {
     void (*forget)(void *arg, int64_t lease);
     /* The control record of step t, which is in the store. NULL: there are none. */
     weft_status (*control)(void *arg, int64_t t, const void *payload);
+    /* May be NULL. What the caller does while it is neither to compute nor to decide: it waits, or
+     * others may have to wait for it. */
+    enum wf_doing (*doing)(void *arg);
+    /* Whether a lease may be begun: the driver's memory is free for it. Whenever the answer changes
+     * to true, it calls wf_lessee_go. NULL: always. */
+    bool (*may)(void *arg);
 };
 
 /* A piece, for the lease that is pulled or computed. */
@@ -79,9 +86,15 @@ struct wf_lessee_worker {
     int64_t clock;
     /* Control records, as in struct wf_client. */
     int64_t control, asked, decided, control_ns;
+    int64_t needs_control; /* leases from the last grants on need this one, or a later one */
     bool wants_control;
-    int64_t t; /* all steps before it are done, as far as it is known */
+    bool halts; /* a control record after step halt_after is wanted, which nobody planned */
+    int64_t halt_after, halt_ns;
+    int64_t t;   /* all steps before it are done, as far as it is known */
+    int64_t low; /* likewise leases */
     int64_t begun_ns, pace_ns;
+    int64_t begun; /* the lease that is computed, also if it was lost meanwhile */
+    int64_t moves; /* how often the caller did anything */
     /* How many leases came between what was read and what was written: of each piece and lease. */
     int64_t n_measured, sum_behind, most_behind;
     int64_t now, beat_ns;
@@ -98,10 +111,21 @@ weft_status wf_lessee_tick(struct wf_lessee_worker *c, int64_t now, struct wf_ac
 weft_status wf_lessee_decided(struct wf_lessee_worker *c, int64_t now, int64_t t,
                               struct wf_actions *out);
 bool wf_lessee_decides(const struct wf_lessee_worker *c);
+/* There shall be a control record as soon as possible, at a step that nobody planned: to stop, or
+ * for a checkpoint on request. The chief grants nothing beyond the step that it chooses, until all
+ * leases before it are done on all pieces and whoever decides has made the record: WF_ACT_DECIDE
+ * comes for a step after the last one that this worker knows of, perhaps a planned one, unless the
+ * job has granted its last leases before. The worker repeats its request until then, also to a
+ * chief that takes over. Whoever decides may ask, or any other worker; the chief does not know why:
+ * what the record says is up to the one that decides. */
+weft_status wf_lessee_halt(struct wf_lessee_worker *c, int64_t now, struct wf_actions *out);
+/* A lease may be begun now. */
+weft_status wf_lessee_go(struct wf_lessee_worker *c, int64_t now, struct wf_actions *out);
 /* What the lease gives to a piece is there, before all of it is. */
 weft_status wf_lessee_ready(struct wf_lessee_worker *c, int64_t now, int64_t lease, int piece,
                             struct wf_actions *out);
-/* Requests rows of a piece for the lease that is computed; `reads` says whether they have come. */
+/* Requests rows of a piece, for the lease that is computed or at a boundary; `reads` says whether
+ * they have come. */
 weft_status wf_lessee_read(struct wf_lessee_worker *c, int64_t now, int piece,
                            struct wf_actions *out);
 /* The gradient that WF_ACT_COMPUTE (t: the lease) wanted is there. If the lease was lost meanwhile,

@@ -19,7 +19,7 @@ weft_status wf_lessee_init(struct wf_lessee_worker *c, weft_ctx *ctx, const stru
     bool ok;
 
     *c = (struct wf_lessee_worker){.plan = *plan, .data = *data, .lease = WF_NO_LEASE, .t = -1};
-    c->control = c->asked = c->decided = -1;
+    c->control = c->asked = c->decided = c->needs_control = -1;
     wf_view_init(&c->view, ctx, node, WF_ROLE_WORKER, incarnation, chief);
     c->piece = wf_alloc_n(ctx, plan->n_pieces + 1, sizeof *c->piece);
     c->queue = wf_alloc_n(ctx, 64 * (int64_t)wf_leases_words(plan->window), sizeof *c->queue);
@@ -202,14 +202,18 @@ static void request(struct wf_lessee_worker *c, struct wf_actions *out, enum wf_
         m->t = t;
 }
 
-/* Whether the record that a lease needs is here: that of the last step before it that has one. */
+/* Whether the record that a lease needs is here: that of the last step before it that has one, as
+ * planned, or as the chief said when it granted leases. */
 static bool has_control(struct wf_lessee_worker *c, struct wf_actions *out, int64_t lease)
 {
-    int64_t step = lease / c->plan.n_shards, gate;
+    int64_t step = lease / c->plan.n_shards, gate = c->needs_control;
 
-    if (!c->plan.gate_every)
+    if (!c->data.control)
         return true;
-    gate = wf_max_i64(step / c->plan.gate_every * c->plan.gate_every, c->view.epoch->start);
+    if (c->plan.gate_every && step >= c->plan.gate_first)
+        gate = wf_max_i64(gate, step - (step - c->plan.gate_first) % c->plan.gate_every);
+    if (c->plan.gate_every)
+        gate = wf_max_i64(gate, c->view.epoch->start);
     if (c->control >= gate)
         return true;
     if (!c->wants_control) {
@@ -226,9 +230,15 @@ static void take_drained(struct wf_lessee_worker *c, const struct wf_message *m,
     struct wf_action *act;
 
     c->t = wf_max_i64(c->t, m->t);
-    if (!c->plan.gate_every || m->t >= c->plan.n_steps || !wf_lessee_decides(c) ||
+    if (!c->data.control || m->t >= c->plan.n_steps || !wf_lessee_decides(c) ||
         c->control >= m->t || c->asked >= m->t)
         return;
+    if (c->control < m->lease - 1) { /* it does not know yet where the job is: it is asked again */
+        if (!c->wants_control)
+            request(c, out, WF_MSG_CONTROL_ASK, m->lease - 1);
+        c->wants_control = true;
+        return;
+    }
     c->asked = m->t;
     act = wf_actions_add(out, WF_ACT_DECIDE);
     if (act)
@@ -246,7 +256,31 @@ static weft_status take_control(struct wf_lessee_worker *c, const struct wf_mess
         return st;
     c->control = m->t;
     c->wants_control = false;
+    c->halts &= m->t <= c->halt_after;
     return WEFT_OK;
+}
+
+static void ask_to_halt(struct wf_lessee_worker *c, struct wf_actions *out)
+{
+    struct wf_message *m = wf_view_send(&c->view, out, WF_MSG_HALT, c->view.chief);
+
+    c->halt_ns = c->now;
+    if (m)
+        m->t = c->halt_after;
+}
+
+weft_status wf_lessee_halt(struct wf_lessee_worker *c, int64_t now, struct wf_actions *out)
+{
+    c->now = now;
+    if (!c->data.control)
+        return wf_err(WEFT_EINVAL, "this job has no control records, and so nothing to wait for");
+    if (c->halts && c->halt_after >= c->asked)
+        return out->st;
+    c->halts = true;
+    c->halt_after = wf_max_i64(c->control, c->asked);
+    if (c->view.belongs)
+        ask_to_halt(c, out);
+    return out->st;
 }
 
 /* ---- a lease --------------------------------------------------------------------------------- */
@@ -268,6 +302,7 @@ static void compute_if_here(struct wf_lessee_worker *c, struct wf_actions *out)
     if (act)
         act->t = c->lease;
     c->computing = true;
+    c->begun = c->lease;
     c->begun_ns = c->now;
 }
 
@@ -297,9 +332,17 @@ static void proceed(struct wf_lessee_worker *c, struct wf_actions *out)
         return;
     park_or_join(c, out);
     if (c->computing || c->lease != WF_NO_LEASE || c->n_queue == 0 || c->joining ||
-        c->n_push >= c->plan.inflight || !has_control(c, out, c->queue[0]))
+        c->n_push >= c->plan.inflight || !has_control(c, out, c->queue[0]) ||
+        (c->data.may && !c->data.may(c->data.arg)))
         return;
     begin_lease(c, out);
+}
+
+weft_status wf_lessee_go(struct wf_lessee_worker *c, int64_t now, struct wf_actions *out)
+{
+    c->now = now;
+    proceed(c, out);
+    return out->st;
 }
 
 static void close_piece(struct wf_lessee_worker *c, struct wf_actions *out,
@@ -324,6 +367,7 @@ weft_status wf_lessee_ready(struct wf_lessee_worker *c, int64_t now, int64_t lea
                             struct wf_actions *out)
 {
     c->now = now;
+    c->moves++;
     if (lease != c->lease || !c->computing || !c->view.belongs || c->piece[piece].sent)
         return out->st;
     c->piece[piece].sent = true;
@@ -337,6 +381,7 @@ weft_status wf_lessee_computed(struct wf_lessee_worker *c, int64_t now, int64_t 
     int64_t took = wf_max_i64(now - c->begun_ns, 1);
 
     c->now = now;
+    c->moves++;
     c->computing = false;
     c->pace_ns = c->pace_ns ? (3 * c->pace_ns + took) / 4 : took;
     if (lease == c->lease) {
@@ -406,9 +451,10 @@ weft_status wf_lessee_read(struct wf_lessee_worker *c, int64_t now, int piece,
     struct wf_lessee_piece *p = &c->piece[piece];
 
     c->now = now;
-    p->reads = c->lease != WF_NO_LEASE;
+    c->moves++;
+    p->reads = true;
     p->read_number = (p->read_number + 1) & INT32_MAX;
-    if (p->reads && c->view.belongs)
+    if (c->view.belongs)
         send_read(c, out, piece);
     return out->st;
 }
@@ -467,10 +513,12 @@ static void take_grant(struct wf_lessee_worker *c, const struct wf_message *m,
         return;
     }
     c->grant = m->block;
+    c->low = wf_max_i64(c->low, m->t);
     for (int64_t i = 0; i < (int64_t)m->n_words * 64; i++)
         if (has_bit(m->bits, (int)i) && m->t + i < end)
             insert(c, m->t + i);
     c->n_granted = c->n_queue;
+    c->needs_control = wf_max_i64(c->needs_control, m->lease - 1);
     report(c, out);
 }
 
@@ -483,6 +531,10 @@ static weft_status take_version(struct wf_lessee_worker *c, const struct wf_mess
     if (m->lease != c->lease || c->computing || p->here)
         return WEFT_OK;
     st = c->data.take(c->data.arg, m->piece, m->lease, m->payload);
+    if (st == WEFT_ECANCEL) {
+        pull(c, out, m->piece);
+        return WEFT_OK;
+    }
     if (st)
         return st;
     p->here = true;
@@ -496,9 +548,10 @@ static void start_over(struct wf_lessee_worker *c)
 {
     c->n_queue = c->n_granted = c->n_push = 0;
     c->lease = WF_NO_LEASE;
-    c->control = c->asked = c->decided = -1;
+    c->control = c->asked = c->decided = c->needs_control = c->halt_after = -1;
     c->wants_control = false;
     c->t = c->view.epoch->start;
+    c->low = c->t * c->plan.n_shards;
     for (int i = 0; i < c->plan.n_pieces; i++)
         c->piece[i].reads = false;
     if (c->data.restart)
@@ -527,7 +580,7 @@ static weft_status take_chief(struct wf_lessee_worker *c, const struct wf_messag
 {
     bool belonged = c->view.belongs, changed;
     uint64_t history = belonged ? c->view.epoch->history : 0;
-    weft_status st = wf_view_take(&c->view, m, &changed);
+    weft_status st = wf_view_take(&c->view, c->now, m, &changed);
 
     if (st || m->term != c->view.term || (!changed && !c->view.belongs))
         return st;
@@ -563,6 +616,7 @@ weft_status wf_lessee_step(struct wf_lessee_worker *c, int64_t now, const struct
     case WF_MSG_GRANT:
     case WF_MSG_REPORT:
     case WF_MSG_DRAINED: st = take_chief(c, m, out); break;
+    case WF_MSG_SEEK: wf_view_seen(&c->view, now, m->from, out); break;
     case WF_MSG_CONTROL:
         if (c->view.belongs && m->role == WF_ROLE_CHIEF)
             st = take_control(c, m);
@@ -589,6 +643,7 @@ weft_status wf_lessee_decided(struct wf_lessee_worker *c, int64_t now, int64_t t
                               struct wf_actions *out)
 {
     c->now = now;
+    c->moves++;
     if (c->asked == t && c->control < t && wf_lessee_decides(c)) {
         c->decided = t;
         request(c, out, WF_MSG_CONTROL, t);
@@ -615,6 +670,35 @@ static void ask_again(struct wf_lessee_worker *c, struct wf_actions *out, int pi
         send_read(c, out, piece);
 }
 
+/* What its caller does, for the chief: who does nothing new for too long, while others have nothing
+ * to do or are at later steps, is left out, and its leases are free. */
+static void say_doing(const struct wf_lessee_worker *c, struct wf_message *m)
+{
+    bool works = c->view.belongs && c->t < c->plan.n_steps;
+    enum wf_doing doing = WF_DOES_WAIT;
+
+    if (works && c->computing)
+        doing = WF_DOES_COMPUTE;
+    else if (works && c->asked > wf_max_i64(c->control, c->decided))
+        doing = WF_DOES_DECIDE;
+    else if (works && c->data.doing)
+        doing = c->data.doing(c->data.arg);
+    for (int i = 0; i < c->plan.n_pieces; i++)
+        if (c->piece[i].reads) /* rows have not come */
+            doing = WF_DOES_WAIT;
+    m->round = (int)doing;
+    m->t = c->view.belongs ? c->plan.n_steps : -1;
+    m->shard = WF_NO_SHARD;
+    if (doing == WF_DOES_COMPUTE) {
+        m->t = c->begun / c->plan.n_shards;
+        m->shard = (int)(c->begun % c->plan.n_shards);
+    } else if (doing != WF_DOES_WAIT) {
+        m->t = c->t;
+    }
+    m->block = (int)(c->moves & INT32_MAX);
+    m->pace_ns = c->pace_ns;
+}
+
 weft_status wf_lessee_tick(struct wf_lessee_worker *c, int64_t now, struct wf_actions *out)
 {
     c->now = now;
@@ -624,7 +708,7 @@ weft_status wf_lessee_tick(struct wf_lessee_worker *c, int64_t now, struct wf_ac
 
         c->beat_ns = now;
         if (m)
-            m->pace_ns = c->pace_ns;
+            say_doing(c, m);
         report(c, out);
     }
     if (!c->view.belongs)
@@ -635,6 +719,8 @@ weft_status wf_lessee_tick(struct wf_lessee_worker *c, int64_t now, struct wf_ac
         else if (c->decided > c->control && wf_lessee_decides(c))
             request(c, out, WF_MSG_CONTROL, c->decided);
     }
+    if (c->halts && now - c->halt_ns >= c->plan.retry_ns)
+        ask_to_halt(c, out);
     for (int i = 0; i < c->n_push; i++)
         if (now - c->push[i].sent_ns >= c->plan.retry_ns)
             send_again(c, out, &c->push[i]);

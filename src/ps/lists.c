@@ -1,9 +1,23 @@
 /* lists.c - rows of tables as bytes: what is pushed to a piece, and how that is checked. */
 #include "ps/tables.h"
 
+/* The new bytes are not cleared: who asks for them writes them. */
 weft_status wf_payload_grow(weft_ctx *ctx, struct wf_payload *b, int64_t more)
 {
-    return wf_grow(ctx, &b->p, &b->cap, b->n + more, 1);
+    int64_t cap = wf_max_i64(b->n + more, 2 * b->cap);
+    char *p;
+
+    if (b->n + more <= b->cap)
+        return WEFT_OK;
+    p = wf_alloc_raw(ctx, (size_t)cap);
+    if (!p)
+        return wf_err_nomem(ctx, (size_t)cap, "a message");
+    if (b->n)
+        memcpy(p, b->p, (size_t)b->n);
+    wf_free(ctx, b->p);
+    b->p = p;
+    b->cap = cap;
+    return WEFT_OK;
 }
 
 /* ---- sorting --------------------------------------------------------------------------------- */
@@ -35,9 +49,9 @@ static void sort_digit(const int64_t *key, const int32_t *at, int64_t n, int shi
     }
 }
 
-/* Ids below `end` in their order, and where they were: in *key and *at. */
-static weft_status sort_ids(weft_ctx *ctx, struct wf_tables_sort *s, int64_t n, const int64_t *ids,
-                            int64_t end, const int64_t **key, const int32_t **at)
+weft_status wf_tables_sort_ids(weft_ctx *ctx, struct wf_tables_sort *s, int64_t n,
+                               const int64_t *ids, int64_t end, const int64_t **key,
+                               const int32_t **at)
 {
     weft_status st = wf_grow(ctx, &s->key, &s->cap_key, 2 * n + 2, sizeof *s->key);
     int64_t from = 0;
@@ -73,47 +87,85 @@ struct place {
     char *ids, *rows;
 };
 
-static weft_status begin_list(weft_ctx *ctx, struct wf_payload *b, struct place *p, int64_t width)
+static int64_t list_bytes(int64_t n, int64_t width)
 {
-    int64_t rows = p->n * width * (int64_t)sizeof(float), bytes = p->n * 8 + wf_round_up(rows, 8);
-    weft_status st = wf_payload_grow(ctx, b, 8 + bytes);
+    return 8 + n * 8 + wf_round_up(n * width * (int64_t)sizeof(float), 8);
+}
 
-    if (st)
-        return st;
+static void begin_list(struct wf_payload *b, struct place *p, int64_t width)
+{
+    int64_t rows = p->n * width * (int64_t)sizeof(float);
+    char *end = b->p + b->n + list_bytes(p->n, width);
+
     put_i64(b, p->n);
     p->ids = b->p + b->n;
     p->rows = p->ids + p->n * 8;
-    memset(p->rows + rows, 0, (size_t)(wf_round_up(rows, 8) - rows));
-    b->n += bytes;
+    memset(p->rows + rows, 0, (size_t)(end - (p->rows + rows)));
+    b->n = end - b->p;
     p->at = 0;
-    return WEFT_OK;
 }
 
-/* One table of one group. */
+/* How many rows of a list go to each piece. */
+static void count_rows(const struct wf_tables_opts *o, int only, int var, const struct wf_rows *r,
+                       struct place *place)
+{
+    for (int k = 0; k < WF_MAX_TABLE_PIECES; k++)
+        place[k].n = 0;
+    if (only >= 0)
+        place[0].n = r->n;
+    for (int64_t i = 0; i < r->n && only < 0; i++)
+        place[wf_cut_piece_of(o->cut, var, r->id[i]) - o->cut->first_table].n++;
+}
+
+/* One table of one group; there is room for it. */
 static weft_status split_list(weft_ctx *ctx, const struct wf_tables_opts *o, int only, int var,
                               const struct wf_rows *r, struct wf_tables_sort *sort,
                               struct wf_payload *out)
 {
     int64_t width = o->rules->var[var].dim[1];
     int n_out = only >= 0 ? 1 : o->cut->n_table_pieces;
-    struct place place[WF_MAX_TABLE_PIECES] = {{.n = 0}};
+    struct place place[WF_MAX_TABLE_PIECES];
     const int64_t *key;
     const int32_t *at;
-    weft_status st = sort_ids(ctx, sort, r->n, r->id, o->rules->var[var].dim[0], &key, &at);
+    weft_status st =
+        wf_tables_sort_ids(ctx, sort, r->n, r->id, o->rules->var[var].dim[0], &key, &at);
 
-    for (int64_t i = 0; i < r->n && !st; i++)
-        place[only >= 0 ? 0 : wf_cut_piece_of(o->cut, var, r->id[i]) - o->cut->first_table].n++;
-    for (int k = 0; k < n_out && !st; k++)
-        st = begin_list(ctx, &out[k], &place[k], width);
-    for (int64_t i = 0; i < r->n && !st; i++) {
+    if (st)
+        return st;
+    count_rows(o, only, var, r, place);
+    for (int k = 0; k < n_out; k++)
+        begin_list(&out[k], &place[k], width);
+    for (int64_t i = 0; i < r->n; i++) {
         struct place *p =
             &place[only >= 0 ? 0 : wf_cut_piece_of(o->cut, var, key[i]) - o->cut->first_table];
 
+        if (i + WF_ROWS_AHEAD < r->n)
+            wf_row_soon(r->row + at[i + WF_ROWS_AHEAD] * width, width);
         memcpy(p->ids + p->at * 8, &key[i], sizeof key[i]);
-        memcpy(p->rows + p->at * width * (int64_t)sizeof(float), r->row + at[i] * width,
-               (size_t)width * sizeof(float));
+        wf_row_copy((float *)(void *)p->rows + p->at * width, r->row + at[i] * width, width);
         p->at++;
     }
+    return WEFT_OK;
+}
+
+/* Room for all lists at once: they are long, and are not moved when another one is added. */
+static weft_status reserve_lists(weft_ctx *ctx, const struct wf_tables_opts *o, int only,
+                                 int n_groups, const struct wf_rows *rows, struct wf_payload *out)
+{
+    int n_out = only >= 0 ? 1 : o->cut->n_table_pieces, n_vars = o->rules->n_vars;
+    int64_t bytes[WF_MAX_TABLE_PIECES] = {0};
+    struct place place[WF_MAX_TABLE_PIECES];
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < n_groups * n_vars; i++) {
+        if (!o->rules->var[i % n_vars].table)
+            continue;
+        count_rows(o, only, i % n_vars, &rows[i], place);
+        for (int k = 0; k < n_out; k++)
+            bytes[k] += list_bytes(place[k].n, o->rules->var[i % n_vars].dim[1]);
+    }
+    for (int k = 0; k < n_out && !st; k++)
+        st = wf_payload_grow(ctx, &out[k], bytes[k]);
     return st;
 }
 
@@ -132,6 +184,8 @@ weft_status wf_tables_split(weft_ctx *ctx, const struct wf_tables_opts *o, int o
             memcpy(out[k].p, sums, (size_t)bytes);
         out[k].n = bytes;
     }
+    if (!st)
+        st = reserve_lists(ctx, o, only, n_groups, rows, out);
     for (int g = 0; g < n_groups; g++)
         for (int v = 0; v < o->rules->n_vars && !st; v++)
             if (o->rules->var[v].table)

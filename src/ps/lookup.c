@@ -2,14 +2,10 @@
  * to have, -1: none yet; `undo` is 0 while it is being requested, otherwise -1. */
 #include "ps/lookup.h"
 
-#include <stdlib.h>
-
 /* Ids of one table that are to be requested, and where their rows go in the young set. */
 struct wanted {
-    int64_t n, cap;
-    struct want {
-        int64_t id, at;
-    } * want;
+    int64_t n, cap_id, cap_at;
+    int64_t *id, *at;
 };
 
 /* What was requested of a piece. */
@@ -25,6 +21,7 @@ struct wf_lookup {
     int64_t limit, bytes;     /* of the young generation */
     struct wf_rowset *set[2]; /* by variable: young, old */
     struct wanted *wanted;    /* by variable */
+    struct wf_tables_sort sort;
     struct request request[WF_MAX_TABLE_PIECES];
     struct wf_payload body[WF_MAX_TABLE_PIECES];
     struct wf_lookup_counts counts;
@@ -50,7 +47,7 @@ weft_status wf_lookup_new(weft_ctx *ctx, const struct wf_tables_opts *o, int64_t
     }
     for (int v = 0; v < n; v++)
         for (int g = 0; g < 2; g++)
-            wf_rowset_init(&l->set[g][v], o->rules->var[v].dim[1], 0);
+            wf_rowset_init(&l->set[g][v], o->rules->var[v].dim[1], 0, 0);
     *out = l;
     return WEFT_OK;
 }
@@ -67,8 +64,11 @@ void wf_lookup_free(struct wf_lookup *l)
         return;
     drop(l, 0);
     drop(l, 1);
-    for (int v = 0; l->wanted && v < l->o.rules->n_vars; v++)
-        wf_free(l->ctx, l->wanted[v].want);
+    for (int v = 0; l->wanted && v < l->o.rules->n_vars; v++) {
+        wf_free(l->ctx, l->wanted[v].id);
+        wf_free(l->ctx, l->wanted[v].at);
+    }
+    wf_tables_sort_free(l->ctx, &l->sort);
     for (int k = 0; k < WF_MAX_TABLE_PIECES; k++) {
         wf_free(l->ctx, l->request[k].body.p);
         wf_free(l->ctx, l->request[k].at);
@@ -119,7 +119,7 @@ static int64_t place(struct wf_lookup *l, int var, int64_t id)
     was = wf_rowset_find(old, id);
     if (was >= 0 && old->changed[was] >= 0) {
         s->changed[at] = old->changed[was];
-        memcpy(wf_rowset_row(s, at), wf_rowset_row(old, was), (size_t)s->width * sizeof(float));
+        wf_row_copy(wf_rowset_row(s, at), wf_rowset_row(old, was), s->width);
     }
     return at;
 }
@@ -135,7 +135,13 @@ weft_status wf_lookup_want(struct wf_lookup *l, int64_t t, int var, int64_t n, c
     s = &l->set[0][var];
     st = wf_rowset_reserve(l->ctx, s, n, 0);
     if (!st)
-        st = wf_grow(l->ctx, &w->want, &w->cap, w->n + n, sizeof *w->want);
+        st = wf_grow(l->ctx, &w->id, &w->cap_id, w->n + n, sizeof *w->id);
+    if (!st)
+        st = wf_grow(l->ctx, &w->at, &w->cap_at, w->n + n, sizeof *w->at);
+    for (int64_t i = 0; i < n && !st; i++)
+        wf_rowset_soon(s, ids[i]);
+    for (int64_t i = 0; i < n && !st; i++)
+        wf_rowset_next(s, ids[i]);
     for (int64_t i = 0; i < n && !st; i++) {
         int64_t at;
 
@@ -145,16 +151,10 @@ weft_status wf_lookup_want(struct wf_lookup *l, int64_t t, int var, int64_t n, c
         if (s->changed[at] == t || s->undo[at] == 0)
             continue;
         s->undo[at] = 0;
-        w->want[w->n++] = (struct want){ids[i], at};
+        w->id[w->n] = ids[i];
+        w->at[w->n++] = at;
     }
     return st;
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-    const struct want *x = a, *y = b;
-
-    return x->id < y->id ? -1 : x->id > y->id;
 }
 
 /* The rows of one table: var, n, ids, versions; to each piece those that it has. */
@@ -163,11 +163,13 @@ static weft_status request_table(struct wf_lookup *l, int var)
     struct wanted *w = &l->wanted[var];
     struct wf_rowset *s = &l->set[0][var];
     int64_t n[WF_MAX_TABLE_PIECES] = {0}, first[WF_MAX_TABLE_PIECES];
-    weft_status st = WEFT_OK;
+    const int64_t *id;
+    const int32_t *from;
+    weft_status st =
+        wf_tables_sort_ids(l->ctx, &l->sort, w->n, w->id, l->o.rules->var[var].dim[0], &id, &from);
 
-    qsort(w->want, (size_t)w->n, sizeof *w->want, compare_ids);
-    for (int64_t i = 0; i < w->n; i++)
-        n[wf_cut_piece_of(l->o.cut, var, w->want[i].id) - l->o.cut->first_table]++;
+    for (int64_t i = 0; i < w->n && !st; i++)
+        n[wf_cut_piece_of(l->o.cut, var, id[i]) - l->o.cut->first_table]++;
     for (int k = 0; k < l->o.cut->n_table_pieces && !st; k++) {
         struct request *r = &l->request[k];
         int64_t head[2] = {var, n[k]};
@@ -184,13 +186,14 @@ static weft_status request_table(struct wf_lookup *l, int var)
         r->body.n += 16 + 16 * n[k];
     }
     for (int64_t i = 0; i < w->n && !st; i++) {
-        int k = wf_cut_piece_of(l->o.cut, var, w->want[i].id) - l->o.cut->first_table;
+        int k = wf_cut_piece_of(l->o.cut, var, id[i]) - l->o.cut->first_table;
         struct request *r = &l->request[k];
+        int64_t at = w->at[from[i]];
 
-        memcpy(r->body.p + first[k], &w->want[i].id, 8);
-        memcpy(r->body.p + first[k] + 8 * n[k], &s->changed[w->want[i].at], 8);
+        memcpy(r->body.p + first[k], &id[i], 8);
+        memcpy(r->body.p + first[k] + 8 * n[k], &s->changed[at], 8);
         first[k] += 8;
-        r->at[r->n++] = w->want[i].at;
+        r->at[r->n++] = at;
     }
     l->counts.asked += w->n;
     w->n = 0;
@@ -234,10 +237,18 @@ static weft_status take_list(struct wf_lookup *l, int k, int64_t t, const int64_
     int64_t bytes = s->width * (int64_t)sizeof(float), seen = 0;
 
     for (int64_t i = 0; i < head[1]; i++) {
-        int64_t at = l->request[k].at[first + i];
+        const int64_t *places = l->request[k].at + first;
+        int64_t at = places[i];
 
+        if (i + WF_ROWS_AHEAD < head[1]) {
+            int64_t next = places[i + WF_ROWS_AHEAD];
+
+            wf_row_soon(wf_rowset_row(s, next), s->width);
+            __builtin_prefetch(&s->changed[next], 1);
+            __builtin_prefetch(&s->undo[next], 1);
+        }
         if (p[i] && seen++ < head[2]) {
-            memcpy(wf_rowset_row(s, at), row, (size_t)bytes);
+            wf_row_copy(wf_rowset_row(s, at), (const float *)(const void *)row, s->width);
             row += bytes;
         } else if (p[i] || s->changed[at] < 0) {
             return bad(l, k);
@@ -285,24 +296,56 @@ static const float *row_at(const struct wf_lookup *l, int generation, int var, i
     return at >= 0 && s->changed[at] == t ? wf_rowset_row(s, at) : NULL;
 }
 
+enum { CHUNK = 512 };
+
+/* At most CHUNK rows; false: at least one of them has not arrived. */
+static bool copy_some(const struct wf_lookup *l, int64_t t, int var, int64_t n, const int64_t *ids,
+                      float *rows)
+{
+    int64_t width = l->o.rules->var[var].dim[1];
+    const float *row[CHUNK];
+    bool all = true;
+
+    for (int64_t i = 0; i < n; i++)
+        wf_rowset_soon(&l->set[0][var], ids[i]);
+    for (int64_t i = 0; i < n; i++)
+        wf_rowset_next(&l->set[0][var], ids[i]);
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = row_at(l, 0, var, ids[i], t);
+        if (!row[i])
+            row[i] = row_at(l, 1, var, ids[i], t); /* others were wanted after it */
+        all &= row[i] != NULL;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (i + WF_ROWS_AHEAD < n)
+            wf_row_soon(row[i + WF_ROWS_AHEAD], width);
+        if (row[i])
+            wf_row_copy(rows + i * width, row[i], width);
+        else
+            memset(rows + i * width, 0, (size_t)width * sizeof *rows);
+    }
+    return all;
+}
+
 bool wf_lookup_copy(struct wf_lookup *l, int64_t t, int var, int64_t n, const int64_t *ids,
                     float *rows)
 {
     int64_t width = l->o.rules->var[var].dim[1];
-    size_t bytes = (size_t)width * sizeof(float);
     bool all = true;
 
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = row_at(l, 0, var, ids[i], t);
+    for (int64_t i = 0; i < n; i += CHUNK)
+        all &= copy_some(l, t, var, wf_min_i64(n - i, CHUNK), ids + i, rows + i * width);
+    return all;
+}
 
-        if (!row)
-            row = row_at(l, 1, var, ids[i], t); /* others were wanted after it */
-        if (row)
-            memcpy(rows + i * width, row, bytes);
-        else
-            memset(rows + i * width, 0, bytes);
-        all &= row != NULL;
-    }
+bool wf_lookup_has(const struct wf_lookup *l, int64_t t, int var, int64_t n, const int64_t *ids,
+                   float *rows)
+{
+    int64_t width = l->o.rules->var[var].dim[1];
+    bool all = true;
+
+    for (int64_t i = 0; i < n && all; i += CHUNK)
+        all = copy_some(l, t, var, wf_min_i64(n - i, CHUNK), ids + i, rows + i * width);
     return all;
 }
 

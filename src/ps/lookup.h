@@ -27,6 +27,10 @@ weft_status wf_lookup_take(struct wf_lookup *l, int k, int64_t t, const char *p,
 bool wf_lookup_copy(struct wf_lookup *l, int64_t t, int var, int64_t n, const int64_t *ids,
                     float *rows);
 
+/* The same if all of them are here already; false: rows are undefined. */
+bool wf_lookup_has(const struct wf_lookup *l, int64_t t, int var, int64_t n, const int64_t *ids,
+                   float *rows);
+
 struct wf_lookup_counts {
     int64_t asked, sent; /* rows that were requested; of those, rows that had changed */
 };

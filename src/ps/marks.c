@@ -50,7 +50,7 @@ static void add_validated(const struct wf_ps_store_opts *o, bool fresh, const do
 static void next_marks(const struct wf_ps_store_opts *o, const struct wf_ps_mark *mark,
                        const double *logs, double *marks)
 {
-    bool updates = mark->kind == WF_PS_UPDATE;
+    bool updates = mark->kind == WF_PS_UPDATE || mark->kind == WF_PS_MODELS;
 
     marks[WF_PS_CONTROL] = (double)mark->control;
     marks[WF_PS_STEP] = (double)(mark->step + updates);
@@ -62,7 +62,7 @@ static void next_marks(const struct wf_ps_store_opts *o, const struct wf_ps_mark
     if (!updates && mark->kind != WF_PS_SKIPPED)
         return;
     add_logs(o, logs, marks);
-    if (marks[WF_PS_GROWTH] > 0)
+    if (marks[WF_PS_GROWTH] > 0 && logs) /* a lease may be of a shard without samples */
         wf_scale_next(marks + WF_PS_SCALE, marks[WF_PS_GROWTH], updates);
 }
 
@@ -71,7 +71,8 @@ void wf_ps_next_kept(const struct wf_ps_store_opts *o, const struct wf_ps_mark *
 {
     int64_t own = o->rules->n_sums, n = own + o->n_logs;
     int64_t kept = o->logs ? n + WF_PS_TOTALS + 2 * wf_logs_totals(o->logs) : n;
-    bool changes = mark->kind == WF_PS_UPDATE || mark->kind == WF_PS_SET;
+    bool changes =
+        mark->kind == WF_PS_UPDATE || wf_ps_replaces(mark->kind) || mark->kind == WF_PS_MODELS;
 
     memcpy(to, before, (size_t)kept * sizeof *to);
     memset(to + own, 0, (size_t)o->n_logs * sizeof *to);

@@ -73,17 +73,17 @@ static void answer_text(struct wf_site *node, int to, uint32_t kind, struct wf_s
 static void say_copied(const struct wf_parts_of *of, const struct wf_saved_part *p)
 {
     int n_vars = of->rules->n_vars;
-    int64_t *list = wf_alloc_n(p->ctx, p->n_pieces + n_vars + 1, sizeof *list);
+    int64_t *list = wf_alloc_n(p->ctx, p->n_pieces + 2 * n_vars + 1, sizeof *list);
 
     if (!list)
         return;
     for (int i = 0; i < p->n_pieces; i++)
         list[i] = p->piece[i];
-    for (int v = 0; v < n_vars; v++)
+    for (int v = 0; v < 2 * n_vars; v++)
         list[p->n_pieces + v] = wf_ps_snapshot_rows(p->copy, v);
     answer(of->node, p->from, WF_SITE_SNAP,
            (struct wf_save_head){.id = p->id, .item = p->n_pieces, .n = n_vars}, list,
-           (p->n_pieces + n_vars) * (int64_t)sizeof *list);
+           (p->n_pieces + 2 * n_vars) * (int64_t)sizeof *list);
     wf_free(p->ctx, list);
 }
 
@@ -266,7 +266,7 @@ static const char *next_text(const char **at, const char *end)
 static weft_status begin_part(struct wf_saved_part *s, const struct wf_parts_of *of,
                               const struct wf_arrived *a, const struct wf_save_head *h)
 {
-    int64_t rows = of->rules->n_vars * (int64_t)sizeof(struct wf_snap_rows);
+    int64_t rows = 2 * of->rules->n_vars * (int64_t)sizeof(struct wf_snap_rows);
     const char *at = a->p + sizeof *h + rows, *end = a->p + a->n, *text[3];
     weft_status st;
 

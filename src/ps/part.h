@@ -16,8 +16,9 @@
 #include "ps/snapshot.h"
 
 /* In every payload; numbers of the machine. What follows it:
- *   SNAP       item pieces and n variables: int64_t [item], int64_t [n]; or the text of a failure
- *   PART_ASK   n variables: struct wf_snap_rows [n], then folder, name of the checkpoint, and name
+ *   SNAP       item pieces and n variables: int64_t [item], int64_t [2n] as in snapshot.h; or the
+ *              text of a failure
+ *   PART_ASK   n variables: struct wf_snap_rows [2n], then folder, name of the checkpoint, and name
  *              of the writer, each with its NUL; at: the random number
  *   PART       the text of a part or of a failure
  *   PART_READ  nothing: the bytes [at, at + n) of an item are requested

@@ -65,7 +65,7 @@ static void add_var(struct cutting *k, int v)
     int64_t parts = (var->count + k->most - 1) / k->most;
     int64_t size = wf_round_up((var->count + parts - 1) / parts, WF_NORM_BLOCK);
 
-    if (wf_weight_whole(&var->penalty, &var->constraint))
+    if (k->rules->uncut || wf_weight_whole(&var->penalty, &var->constraint))
         size = var->count;
     if (!joins(k, var))
         end_piece(k);
@@ -107,20 +107,10 @@ static int64_t divisor(int64_t a, int64_t b)
     return b ? divisor(b, a % b) : a;
 }
 
-/* Rows that end on a block together. */
+/* Rows that end on a block together: a power of two, as a block's elements are. */
 static int64_t group_rows(const struct wf_var *v)
 {
     return WF_NORM_BLOCK / divisor(WF_NORM_BLOCK, v->dim[1]);
-}
-
-int wf_cut_piece_of(const struct wf_cut *c, int var, int64_t id)
-{
-    return c->first_table + (int)((id / c->unit[var] + var) % c->n_table_pieces);
-}
-
-int wf_cut_block_of(const struct wf_cut *c, int var, int64_t id, int n_blocks)
-{
-    return (int)((id / c->unit[var] + var) / c->n_table_pieces % n_blocks);
 }
 
 int wf_cut_blocks(const struct wf_rules *rules)
@@ -176,6 +166,7 @@ weft_status wf_cut_new(weft_ctx *ctx, const struct wf_rules *rules, int64_t byte
     c->ctx = ctx;
     c->n_pieces = k.n_pieces;
     c->n_table_pieces = k.n_table_pieces;
+    c->inverse = k.n_table_pieces > 1 ? UINT64_MAX / (uint64_t)k.n_table_pieces + 1 : 0;
     c->piece = wf_alloc_n(ctx, k.n_pieces, sizeof *c->piece);
     k.runs = wf_alloc_n(ctx, k.n_runs + 1, sizeof *k.runs);
     c->unit = wf_alloc_n(ctx, rules->n_vars + 1, sizeof *c->unit);
@@ -190,7 +181,7 @@ weft_status wf_cut_new(weft_ctx *ctx, const struct wf_rules *rules, int64_t byte
     c->piece[0].run = k.runs; /* also without any run: freed by it */
     cut_all(&k);
     for (int v = 0; v < rules->n_vars; v++)
-        c->unit[v] = rules->var[v].table ? group_rows(&rules->var[v]) : 1;
+        c->unit[v] = rules->var[v].table ? __builtin_ctz((unsigned)group_rows(&rules->var[v])) : 0;
     *out = c;
     return WEFT_OK;
 }

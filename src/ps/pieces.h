@@ -32,7 +32,8 @@ struct wf_cut {
     int n_pieces;
     struct wf_cut_piece *piece;
     int first_table, n_table_pieces;
-    int64_t *unit; /* by variable: rows of a table that end on a block together */
+    uint64_t inverse; /* of n_table_pieces: 2^64 divided by it, rounded up; 0 if that is 2^64 */
+    int *unit;        /* by variable: 2^unit rows of a table end on a block together */
 };
 
 /* Pieces of about `bytes` bytes; a variable that cannot be cut (its penalty or constraint looks
@@ -42,10 +43,34 @@ weft_status wf_cut_new(weft_ctx *ctx, const struct wf_rules *rules, int64_t byte
                        struct wf_cut **out);
 void wf_cut_free(struct wf_cut *c);
 
+/* a / n_table_pieces, a >= 0: a number of 32 bits, as most are, is multiplied with the inverse,
+ * which is exact for them and much faster. */
+static inline int64_t wf_cut_div(const struct wf_cut *c, int64_t a)
+{
+    if (c->inverse && a <= UINT32_MAX)
+        return (int64_t)((unsigned __int128)c->inverse * (uint64_t)a >> 64);
+    return a / c->n_table_pieces;
+}
+
 /* The piece of a table's row, and the block of that piece: one of n_blocks, which are sent to a new
- * copy one by one. */
-int wf_cut_piece_of(const struct wf_cut *c, int var, int64_t id);
-int wf_cut_block_of(const struct wf_cut *c, int var, int64_t id, int n_blocks);
+ * copy one by one. Both run for every row that travels. */
+static inline int wf_cut_piece_of(const struct wf_cut *c, int var, int64_t id)
+{
+    int64_t group = (id >> c->unit[var]) + var;
+
+    return c->first_table + (int)(group - wf_cut_div(c, group) * c->n_table_pieces);
+}
+
+static inline int wf_cut_block_of(const struct wf_cut *c, int var, int64_t id, int n_blocks)
+{
+    int64_t turn;
+
+    if (n_blocks == 1)
+        return 0;
+    turn = wf_cut_div(c, (id >> c->unit[var]) + var);
+    return (int)(turn <= UINT32_MAX ? (uint32_t)turn % (uint32_t)n_blocks : turn % n_blocks);
+}
+
 /* How many blocks a piece has in jobs with these rules: of 8 MB or less, if all rows exist. */
 int wf_cut_blocks(const struct wf_rules *rules);
 

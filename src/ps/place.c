@@ -171,6 +171,18 @@ static int64_t held(const struct wf_rules *r, const struct wf_cut *cut, const st
     return sum;
 }
 
+/* "131.5 kB" */
+static const char *size_text(int64_t bytes, char text[32])
+{
+    if (bytes < 10000)
+        wf_snprintf(text, 32, "%lld bytes", (long long)bytes);
+    else if (bytes < 1000000)
+        wf_snprintf(text, 32, "%.1f kB", (double)bytes * 1e-3);
+    else
+        wf_snprintf(text, 32, "%.1f MB", (double)bytes * 1e-6);
+    return text;
+}
+
 static void explain_server(const struct wf_rules *r, const struct wf_cut *cut,
                            const struct wf_epoch *e, const struct wf_task *task, int node,
                            struct wf_buf *out)
@@ -178,11 +190,12 @@ static void explain_server(const struct wf_rules *r, const struct wf_cut *cut,
     int n_pieces, ignored;
     int64_t bytes = held(r, cut, e, node, -1, false, &n_pieces);
     int64_t copies = held(r, cut, e, node, -1, true, &ignored);
+    char text[32];
 
-    wf_buf_printf(out, "%s: %.3f MB in %d piece%s", task->name, (double)bytes * 1e-6, n_pieces,
+    wf_buf_printf(out, "%s: %s in %d piece%s", task->name, size_text(bytes, text), n_pieces,
                   n_pieces == 1 ? "" : "s");
     if (copies)
-        wf_buf_printf(out, ", and %.3f MB as backup", (double)copies * 1e-6);
+        wf_buf_printf(out, ", and %s as backup", size_text(copies, text));
     wf_buf_printf(out, "\n");
     for (int v = 0; v < r->n_vars; v++) {
         const struct wf_var *var = &r->var[v];
@@ -190,9 +203,9 @@ static void explain_server(const struct wf_rules *r, const struct wf_cut *cut,
         bytes = held(r, cut, e, node, v, false, &n_pieces);
         if (bytes == 0)
             continue;
-        wf_buf_printf(out, "  %-32s %10.3f MB", var->name, (double)bytes * 1e-6);
+        wf_buf_printf(out, "  %-32s %14s", var->name, size_text(bytes, text));
         if (bytes < bytes_of(var))
-            wf_buf_printf(out, " of %.3f MB", (double)bytes_of(var) * 1e-6);
+            wf_buf_printf(out, " of %s", size_text(bytes_of(var), text));
         wf_buf_printf(out, "%s\n", var->server ? ", placed" : "");
     }
 }

@@ -11,11 +11,15 @@
 #include "ps/store.h"
 
 enum { HEAD = 12 };
+enum { VAR_PLAIN, VAR_TABLE, VAR_COPIED };
 
 static const char magic[4] = {'w', 'f', 'p', 'j'};
 
 /* Elements of all vectors: no size in bytes overflows. */
 static const int64_t max_elements = (int64_t)1 << 48;
+
+/* Between two steps at which rows of a table are forgotten. */
+static const int64_t most_steps = (int64_t)1 << 48;
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -46,7 +50,7 @@ static void put_var(struct wf_buf *out, const struct wf_var *v)
     const struct wf_constraint *c = &v->constraint;
 
     put_text(out, v->name);
-    wf_buf_u8(out, v->table);
+    wf_buf_u8(out, v->table ? VAR_TABLE : v->copied ? VAR_COPIED : VAR_PLAIN);
     wf_buf_u8(out, (unsigned)v->rank);
     for (int i = 0; i < v->rank; i++)
         wf_buf_le64(out, (uint64_t)v->dim[i]);
@@ -70,6 +74,9 @@ static void put_var(struct wf_buf *out, const struct wf_var *v)
     wf_buf_f64(out, v->init.a);
     wf_buf_f64(out, v->init.b);
     wf_buf_le64(out, v->init.seed);
+    wf_buf_le64(out, (uint64_t)v->evict.every);
+    wf_buf_le64(out, (uint64_t)v->evict.unused);
+    wf_buf_le64(out, (uint64_t)v->evict.min_count);
 }
 
 static void put_plan(struct wf_buf *out, const struct wf_ps_job *job)
@@ -83,6 +90,11 @@ static void put_plan(struct wf_buf *out, const struct wf_ps_job *job)
     wf_buf_le64(out, (uint64_t)p->save_every);
     wf_buf_le64(out, (uint64_t)p->retry_ns);
     wf_buf_le64(out, (uint64_t)p->n_steps);
+    wf_buf_le32(out, (uint32_t)p->window);
+    wf_buf_le32(out, (uint32_t)p->stale);
+    wf_buf_le32(out, (uint32_t)p->inflight);
+    wf_buf_le64(out, (uint64_t)p->gate_every);
+    wf_buf_le64(out, (uint64_t)p->gate_first);
     wf_buf_le64(out, (uint64_t)job->cut_bytes);
     wf_buf_le64(out, (uint64_t)job->n_logs);
     wf_buf_le32(out, (uint32_t)job->logs.n_batches);
@@ -105,6 +117,8 @@ weft_status wf_ps_job_write(const struct wf_ps_job *job, struct wf_buf *out)
     wf_buf_le64(out, (uint64_t)r->n_sums);
     wf_buf_le32(out, (uint32_t)r->n_groups);
     wf_buf_u8(out, r->whole);
+    wf_buf_u8(out, r->uncut);
+    wf_buf_u8(out, r->copies);
     put_text(out, r->optim->name);
     put_numbers(out, r->attrs, r->optim->n_attrs);
     put_text(out, r->schedule ? r->schedule->name : "");
@@ -191,9 +205,13 @@ static int take_numbers(struct wf_bytes *b, double *to, int max)
 static void take_var(struct owned *o, struct wf_bytes *b, struct wf_var *v)
 {
     struct wf_constraint *c = &v->constraint;
+    unsigned kind;
 
     v->name = take_text(o, b);
-    v->table = take_bool(b);
+    kind = wf_bytes_u8(b);
+    b->short_of |= kind > VAR_COPIED;
+    v->table = kind == VAR_TABLE;
+    v->copied = kind == VAR_COPIED;
     v->rank = (int)wf_bytes_u8(b);
     for (int i = 0; i < v->rank; i++) {
         int64_t dim = wf_bytes_i64(b);
@@ -226,6 +244,9 @@ static void take_var(struct owned *o, struct wf_bytes *b, struct wf_var *v)
     v->init.a = wf_bytes_f64(b);
     v->init.b = wf_bytes_f64(b);
     v->init.seed = (uint64_t)wf_bytes_i64(b);
+    v->evict.every = wf_bytes_i64(b);
+    v->evict.unused = wf_bytes_i64(b);
+    v->evict.min_count = wf_bytes_i64(b);
 }
 
 static void take_logs(struct owned *o, struct wf_bytes *b)
@@ -259,6 +280,11 @@ static void take_plan(struct wf_bytes *b, struct wf_ps_job *job)
     p->save_every = wf_bytes_i64(b);
     p->retry_ns = wf_bytes_i64(b);
     p->n_steps = wf_bytes_i64(b);
+    p->window = wf_bytes_i32(b);
+    p->stale = wf_bytes_i32(b);
+    p->inflight = wf_bytes_i32(b);
+    p->gate_every = wf_bytes_i64(b);
+    p->gate_first = wf_bytes_i64(b);
     job->cut_bytes = wf_bytes_i64(b);
     job->n_logs = wf_bytes_i64(b);
 }
@@ -309,6 +335,8 @@ static weft_status take_job(struct owned *o, struct wf_bytes *b)
     r->n_sums = wf_bytes_i64(b);
     r->n_groups = wf_bytes_i32(b);
     r->whole = take_bool(b);
+    r->uncut = take_bool(b);
+    r->copies = take_bool(b);
     st = take_update(o, b, r);
     if (st)
         return st;
@@ -343,7 +371,13 @@ static weft_status check_plan(const struct wf_ps_job *job)
                {"n_blocks", p->n_blocks, 1, WF_PS_MAX_BLOCKS},
                {"save_every", p->save_every, 0, INT64_MAX},
                {"retry_ns", p->retry_ns, 1, INT64_MAX / 4},
-               {"n_steps", p->n_steps, 0, (int64_t)1 << 62},
+               {"n_steps", p->n_steps, 0, /* leases are numbered */
+                ((int64_t)1 << 62) / (p->window ? wf_max_i64(p->n_shards, 1) : 1)},
+               {"window", p->window, 0, WF_PS_MAX_WINDOW},
+               {"stale", p->stale, p->window ? -1 : 0, p->window ? INT32_MAX : 0},
+               {"inflight", p->inflight, p->window ? 1 : 0, p->window ? WF_PS_MAX_INFLIGHT : 0},
+               {"gate_every", p->gate_every, 0, p->window ? INT64_MAX / 4 : 0},
+               {"gate_first", p->gate_first, 0, p->gate_every > 0 ? p->gate_every - 1 : 0},
                {"cut_bytes", job->cut_bytes, 1, INT64_MAX},
                {"n_logs", job->n_logs, 0, INT32_MAX},
                {"n_groups", job->rules.n_groups, 1, WF_PS_MAX_GROUPS},
@@ -353,10 +387,12 @@ static weft_status check_plan(const struct wf_ps_job *job)
     for (int i = 0; i < WF_COUNT(row); i++)
         if (row[i].value < row[i].low || row[i].value > row[i].high)
             return out_of_range(row[i].what, row[i].value);
-    if (p->n_rounds != wf_ps_rounds(&job->rules))
+    if (p->n_rounds != (p->window ? 0 : wf_ps_rounds(&job->rules)))
         return wf_err(WEFT_EPEER, "a job with %d rounds of norms; its optimizer needs %d",
-                      p->n_rounds, wf_ps_rounds(&job->rules));
-    if (job->rules.whole && (p->n_shards != 1 || job->rules.n_groups != 1))
+                      p->n_rounds, p->window ? 0 : wf_ps_rounds(&job->rules));
+    if (job->rules.copies && (!p->window || !job->rules.whole))
+        return wf_err(WEFT_EPEER, "a job whose workers give copies without leases, or in parts");
+    if (job->rules.whole && ((p->n_shards != 1 && !job->rules.copies) || job->rules.n_groups != 1))
         return wf_err(WEFT_EPEER, "a job of %d shards and %d groups of losses, and not divided",
                       p->n_shards, job->rules.n_groups);
     if (job->rules.n_dense / wf_max_i64(job->cut_bytes / (int64_t)sizeof(float), WF_NORM_BLOCK) >
@@ -434,6 +470,10 @@ static weft_status check_table(const struct wf_var *v)
     if (v->penalty.l1 != 0 || v->penalty.l2 != 0 || v->penalty.orthogonal != 0 ||
         v->constraint.kind != WF_CONSTRAINT_NONE)
         return bad_var(v, "is a table with a penalty or a constraint");
+    if (v->evict.every < 0 || v->evict.unused < (v->evict.every > 0) || v->evict.min_count < 0 ||
+        v->evict.every > most_steps || v->evict.unused > most_steps ||
+        v->evict.min_count > most_steps)
+        return bad_var(v, "is a table that forgets rows at steps that cannot be");
     return WEFT_OK;
 }
 
@@ -461,6 +501,8 @@ static weft_status check_var(const struct wf_rules *r, const struct wf_var *v)
         return bad_var(v, "is placed on a server that cannot be");
     if (v->table)
         return check_table(v);
+    if (v->copied && !r->copies)
+        return bad_var(v, "is given as a copy, in a job without copies");
     if (!v->table && (v->offset < 0 || v->offset > r->n_dense || count > r->n_dense - v->offset))
         return bad_var(v, "does not lie in the vectors");
     return check_weight(v);
@@ -662,10 +704,19 @@ static weft_status same_var(int i, const struct wf_var *a, const struct wf_var *
     if (a->table && a->init.seed != b->init.seed)
         return wf_err(WEFT_EPEER, "table '%s' has the seed %llu here and %llu there", a->name,
                       (unsigned long long)a->init.seed, (unsigned long long)b->init.seed);
+    if (a->table && memcmp(&a->evict, &b->evict, sizeof a->evict) != 0)
+        return wf_err(WEFT_EPEER,
+                      "table '%s' forgets rows unused for %lld steps, every %lld steps, here, and "
+                      "%lld and %lld there",
+                      a->name, (long long)a->evict.unused, (long long)a->evict.every,
+                      (long long)b->evict.unused, (long long)b->evict.every);
     if (!same_weight(a, b))
         return wf_err(WEFT_EPEER,
                       "variable '%s' has a different penalty or constraint here and there",
                       a->name);
+    if (a->copied != b->copied)
+        return wf_err(WEFT_EPEER, "variable '%s' is given as %s here and as %s there", a->name,
+                      a->copied ? "a copy" : "a change", b->copied ? "a copy" : "a change");
     return WEFT_OK;
 }
 
@@ -682,6 +733,8 @@ weft_status wf_ps_job_same(const struct wf_ps_job *here, const struct wf_ps_job 
         {"the number of parameters", a->n_dense, b->n_dense},
         {"the number of groups of losses", a->n_groups, b->n_groups},
         {"whether gradients are sent undivided", a->whole, b->whole},
+        {"whether variables are cut", !a->uncut, !b->uncut},
+        {"whether workers update copies", a->copies, b->copies},
         {"the number of sums", a->n_sums, b->n_sums},
         {"the number of sums for logs", here->n_logs, there->n_logs},
         {"the number of batches of a step", here->logs.n_batches, there->logs.n_batches},
@@ -692,6 +745,11 @@ weft_status wf_ps_job_same(const struct wf_ps_job *here, const struct wf_ps_job 
         {"the number of rounds of norms", p->n_rounds, q->n_rounds},
         {"the number of blocks of a piece", p->n_blocks, q->n_blocks},
         {"the number of steps", p->n_steps, q->n_steps},
+        {"the consistency, as a window of leases,", p->window, q->window},
+        {"the bound on staleness", p->stale, q->stale},
+        {"the number of pushes in flight", p->inflight, q->inflight},
+        {"the number of steps of an epoch", p->gate_every, q->gate_every},
+        {"the first step of an epoch", p->gate_first, q->gate_first},
         {"the number of steps between checkpoints", p->save_every, q->save_every},
         {"the time before a message is repeated, in ns,", p->retry_ns, q->retry_ns}};
     weft_status st = same_update(a, b);

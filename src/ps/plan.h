@@ -9,7 +9,7 @@
 #include "ps/ps.h"
 
 enum {
-    WF_PS_JOB_VERSION = 4,
+    WF_PS_JOB_VERSION = 7,
     WF_PS_MAX_VARS = 1 << 20,
     WF_PS_MAX_PIECES = 1 << 20,
     WF_PS_MAX_SHARDS = 1 << 20,
@@ -18,8 +18,10 @@ enum {
     WF_PS_MAX_MEANS = 1 << 16,
     WF_PS_MAX_SLOTS = 1 << 10,
     WF_PS_MAX_BLOCKS = 1 << 20,
-    WF_PS_MAX_ROW_BLOCKS = 64, /* of a piece of tables */
-    WF_PS_MAX_WIDTH = 1 << 20  /* of a table */
+    WF_PS_MAX_ROW_BLOCKS = 64,  /* of a piece of tables */
+    WF_PS_MAX_WIDTH = 1 << 20,  /* of a table */
+    WF_PS_MAX_WINDOW = 1 << 10, /* of leases: a set of them travels in the head of a message */
+    WF_PS_MAX_INFLIGHT = 16
 };
 
 #define WF_PS_MAX_ROWS ((int64_t)1 << 44) /* of a table */

@@ -43,6 +43,7 @@ struct wf_ps_plan {
     int stale;          /* by how many leases a worker may be behind another one; -1: any */
     int inflight;       /* pushes of a worker that are not acknowledged, at most */
     int64_t gate_every; /* steps between control records; 0: there are none */
+    int64_t gate_first; /* one of the steps that has one, below gate_every */
 };
 
 /* What a server does with bytes. Failures are out of memory and the like: the step of the machine
@@ -56,7 +57,7 @@ struct wf_ps_data {
     void (*clear)(void *arg, int piece);
     /* All are here: their mean, and what round 0 of the norms needs. *gone: a worker has taken
      * the memory of its contribution back meanwhile, so that there is none. It may do so once it
-     * knows that the step is complete. */
+     * knows that the step is complete. The record of the last step is overwritten all the same. */
     weft_status (*reduce)(void *arg, int piece, int64_t t, bool *gone);
     /* The norms of step t begin: partials of another step, or of another history, are dropped. */
     void (*begin)(void *arg, int64_t t);
@@ -135,6 +136,7 @@ struct wf_server_piece {
     int64_t *block_at;           /* a target: versions of blocks; -1: not here */
     struct wf_want *want;        /* pulls of a version that is to come */
     int64_t n_want, cap_want;
+    int64_t record_t; /* the step whose record is here, complete or not; -1: none */
     int64_t saved;    /* the last version in the checkpoint store; -1: none */
     int64_t moved_ns; /* when it last proceeded */
     /* Leases (server_leases.c, server_clocks.c). */
@@ -161,6 +163,7 @@ struct wf_server {
     uint64_t *got[2]; /* by piece: its partial is here */
     int n_got[2];
     int64_t now, beat_ns;
+    int64_t busy_ns, told_busy_ns; /* by its driver: how long it has worked; in the last beat */
     uint64_t n_events;
 };
 

@@ -23,6 +23,8 @@ static weft_status take(struct wf_renewal *r, struct wf_tls **tls)
 
     for (int i = 0; i < WF_PEM_FILES && !st; i++)
         st = wf_file_read(r->ctx, r->path[i], MAX_PEM, &text[i], &n);
+    if (!st)
+        st = wf_err_wrap(wf_cert_check(text[0], text[1]), "%s", r->path[1]);
     if (!st) {
         const struct wf_credentials c = {text[0], text[1], text[2]};
 

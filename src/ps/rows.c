@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-void wf_rowset_init(struct wf_rowset *s, int64_t width, int n_slots)
+void wf_rowset_init(struct wf_rowset *s, int64_t width, int n_slots, int n_more)
 {
-    *s = (struct wf_rowset){.width = width, .n_slots = n_slots};
+    *s = (struct wf_rowset){.width = width, .n_slots = n_slots, .n_more = n_more};
 }
 
 void wf_rowset_free(weft_ctx *ctx, struct wf_rowset *s)
@@ -17,33 +17,7 @@ void wf_rowset_free(weft_ctx *ctx, struct wf_rowset *s)
     wf_free(ctx, s->hash);
     wf_free(ctx, s->was);
     wf_free(ctx, s->was_changed);
-    wf_rowset_init(s, s->width, s->n_slots);
-}
-
-static int64_t row_floats(const struct wf_rowset *s)
-{
-    return (1 + s->n_slots) * s->width;
-}
-
-/* Where an id is, or would be. */
-static int64_t place(const struct wf_rowset *s, int64_t id)
-{
-    uint64_t h = (uint64_t)id * 0x9e3779b97f4a7c15u;
-    int64_t mask = s->n_hash - 1, at = (int64_t)((h ^ h >> 32) & (uint64_t)mask);
-
-    while (s->hash[at] >= 0 && s->id[s->hash[at]] != id)
-        at = (at + 1) & mask;
-    return at;
-}
-
-int64_t wf_rowset_find(const struct wf_rowset *s, int64_t id)
-{
-    return s->n ? s->hash[place(s, id)] : -1;
-}
-
-float *wf_rowset_row(const struct wf_rowset *s, int64_t at)
-{
-    return s->data + at * row_floats(s);
+    wf_rowset_init(s, s->width, s->n_slots, s->n_more);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -75,14 +49,13 @@ static weft_status rehash(weft_ctx *ctx, struct wf_rowset *s, int64_t n_hash)
     s->n_hash = n_hash;
     memset(s->hash, 0xff, (size_t)n_hash * sizeof *s->hash);
     for (int64_t i = 0; i < s->n; i++)
-        s->hash[place(s, s->id[i])] = (int32_t)i;
+        s->hash[wf_rowset_place(s, s->id[i])] = (int32_t)i;
     return WEFT_OK;
 }
 
 /* The old arrays stay valid if one of the new ones cannot be had. */
-static weft_status grow_rows(weft_ctx *ctx, struct wf_rowset *s, int64_t need)
+static weft_status set_cap(weft_ctx *ctx, struct wf_rowset *s, int64_t cap)
 {
-    int64_t cap = need + need / 4 + 8;
     weft_status st = resize(ctx, &s->id, s->n, cap, sizeof *s->id);
 
     if (!st)
@@ -90,7 +63,7 @@ static weft_status grow_rows(weft_ctx *ctx, struct wf_rowset *s, int64_t need)
     if (!st)
         st = resize(ctx, &s->undo, s->n, cap, sizeof *s->undo);
     if (!st)
-        st = resize(ctx, &s->data, s->n, cap, (size_t)row_floats(s) * sizeof *s->data);
+        st = resize(ctx, &s->data, s->n, cap, (size_t)wf_rowset_floats(s) * sizeof *s->data);
     if (!st)
         s->cap = cap;
     return st;
@@ -104,7 +77,7 @@ weft_status wf_rowset_reserve(weft_ctx *ctx, struct wf_rowset *s, int64_t more, 
     if (need >= INT32_MAX / 2)
         return wf_err(WEFT_ELIMIT, "more than %d rows in one block of a table", INT32_MAX / 2);
     if (need > s->cap)
-        st = grow_rows(ctx, s, need);
+        st = set_cap(ctx, s, need + need / 4 + 8);
     while (n_hash < 2 * need)
         n_hash *= 2;
     if (!st && n_hash > s->n_hash)
@@ -129,7 +102,7 @@ int64_t wf_rowset_add(struct wf_rowset *s, int64_t id)
     int32_t *slot;
 
     s->id[at] = id; /* before it is looked for */
-    slot = &s->hash[place(s, id)];
+    slot = &s->hash[wf_rowset_place(s, id)];
     if (*slot >= 0)
         return *slot;
     *slot = (int32_t)at;
@@ -139,30 +112,46 @@ int64_t wf_rowset_add(struct wf_rowset *s, int64_t id)
     return at;
 }
 
-const float *wf_rowset_at(const struct wf_rowset *s, int64_t at, int64_t t, int64_t *changed)
+/* Row `from` becomes row `to`, which is not after it. */
+static void move_row(struct wf_rowset *s, int64_t to, int64_t from)
 {
-    int32_t undo = s->undo[at];
+    size_t bytes = (size_t)wf_rowset_floats(s) * sizeof *s->data;
 
-    if (s->changed[at] > t && undo >= 0 && undo < s->n_undo) {
-        *changed = s->was_changed[undo];
-        return s->was + undo * s->width;
+    s->id[to] = s->id[from];
+    s->changed[to] = s->changed[from];
+    s->undo[to] = s->undo[from];
+    memcpy(wf_rowset_row(s, to), wf_rowset_row(s, from), bytes);
+}
+
+void wf_rowset_remove(weft_ctx *ctx, struct wf_rowset *s, bool (*gone)(void *arg, const float *row),
+                      void *arg)
+{
+    int64_t n = 0, n_hash = 16;
+
+    for (int64_t i = 0; i < s->n; i++) {
+        if (gone(arg, wf_rowset_row(s, i)))
+            continue;
+        if (n < i)
+            move_row(s, n, i);
+        n++;
     }
-    *changed = s->changed[at];
-    return wf_rowset_row(s, at);
+    if (n == s->n)
+        return;
+    s->n = n;
+    if (n < s->cap / 4) {
+        s->cap = n + n / 4 + 8; /* arrays that cannot be made smaller have room for more */
+        (void)set_cap(ctx, s, s->cap);
+    }
+    while (n_hash < 2 * s->cap)
+        n_hash *= 2;
+    if (n_hash < s->n_hash && !rehash(ctx, s, n_hash))
+        return;
+    memset(s->hash, 0xff, (size_t)s->n_hash * sizeof *s->hash);
+    for (int64_t i = 0; i < n; i++)
+        s->hash[wf_rowset_place(s, s->id[i])] = (int32_t)i;
 }
 
 void wf_rowset_begin(struct wf_rowset *s)
 {
     s->n_undo = 0;
-}
-
-void wf_rowset_keep(struct wf_rowset *s, int64_t at, const float *was, int64_t was_changed,
-                    int64_t t)
-{
-    int64_t k = s->n_undo++;
-
-    memcpy(s->was + k * s->width, was, (size_t)s->width * sizeof *was);
-    s->was_changed[k] = was_changed;
-    s->undo[at] = (int32_t)k;
-    s->changed[at] = t;
 }

@@ -20,7 +20,7 @@ struct part {
     uint64_t incarnation;
     bool copied;
     int n_pieces, *piece;
-    struct wf_snap_rows *rows; /* by variable */
+    struct wf_snap_rows *rows; /* [2 * n_vars], as in snapshot.h */
     /* of the part, once it is requested */
     enum wf_save_state state;
     char *text; /* of the part, or why not */
@@ -115,7 +115,7 @@ static weft_status list_parts(struct wf_ps_save *s)
                            .incarnation = e->member[i].incarnation,
                            .state = WF_SAVE_BUSY};
         p->piece = wf_alloc_n(s->ctx, e->n_pieces + 1, sizeof *p->piece);
-        p->rows = wf_alloc_n(s->ctx, n_vars + 1, sizeof *p->rows);
+        p->rows = wf_alloc_n(s->ctx, 2 * n_vars + 1, sizeof *p->rows);
         s->n_parts++;
         if (!p->piece || !p->rows)
             return wf_err_nomem(s->ctx, sizeof *p->rows, "checkpoint");
@@ -184,7 +184,7 @@ static void ask_part(struct wf_ps_save *s, int i)
 
     name_writer(s, i, "", writer);
     wf_buf_init(&b, s->ctx, 1 << 24);
-    wf_buf_add(&b, s->part[i].rows, n_vars * (int64_t)sizeof *s->part[i].rows);
+    wf_buf_add(&b, s->part[i].rows, 2 * n_vars * (int64_t)sizeof *s->part[i].rows);
     wf_buf_add(&b, s->dir, (int64_t)strlen(s->dir) + 1);
     wf_buf_add(&b, s->name, (int64_t)strlen(s->name) + 1);
     wf_buf_add(&b, writer, (int64_t)strlen(writer) + 1);
@@ -223,18 +223,22 @@ static void take_copied(struct wf_ps_save *s, struct part *p, const struct wf_sa
     const int64_t *list = (const int64_t *)(const void *)body;
 
     if (h->item < 0 || h->item > s->w->cut->n_pieces || h->n != r->n_vars ||
-        n != (h->item + h->n) * (int64_t)sizeof *list)
+        n != (h->item + 2 * h->n) * (int64_t)sizeof *list)
         return;
     for (int64_t i = 0; i < h->item; i++)
         if (list[i] < 0 || list[i] >= s->w->cut->n_pieces || (i && list[i] <= list[i - 1]))
             return;
-    for (int v = 0; v < r->n_vars; v++)
-        if (list[h->item + v] < 0 || list[h->item + v] > (r->var[v].table ? r->var[v].dim[0] : 0))
+    for (int v = 0; v < 2 * r->n_vars; v++) {
+        const struct wf_var *var = &r->var[v % r->n_vars];
+
+        if (list[h->item + v] < (v < r->n_vars ? 0 : -1) ||
+            list[h->item + v] > (var->table ? var->dim[0] : 0))
             return;
+    }
     p->n_pieces = (int)h->item;
     for (int i = 0; i < p->n_pieces; i++)
         p->piece[i] = (int)list[i];
-    for (int v = 0; v < r->n_vars; v++)
+    for (int v = 0; v < 2 * r->n_vars; v++)
         p->rows[v] = (struct wf_snap_rows){.n = list[h->item + v]};
     p->copied = true;
 }
@@ -325,15 +329,22 @@ static weft_status err_over(const struct wf_ps_save *s)
 /* Where the rows of each server are among those of all. */
 static void place_rows(struct wf_ps_save *s)
 {
-    for (int v = 0; v < s->w->opts.job->rules.n_vars; v++) {
+    int n_vars = s->w->opts.job->rules.n_vars;
+
+    for (int v = 0; v < 2 * n_vars; v++) {
+        bool none = v >= n_vars; /* what is kept */
         int64_t at = 0;
 
         for (int i = 0; i < s->n_parts; i++) {
-            s->part[i].rows[v].first = at;
-            at += s->part[i].rows[v].n;
+            struct wf_snap_rows *r = &s->part[i].rows[v];
+
+            none = none && r->n < 0;
+            r->n = wf_max_i64(r->n, 0); /* a server without tables keeps nothing */
+            r->first = at;
+            at += r->n;
         }
         for (int i = 0; i < s->n_parts; i++)
-            s->part[i].rows[v].total = at;
+            s->part[i].rows[v].total = none ? -1 : at;
     }
 }
 
@@ -446,19 +457,23 @@ weft_status wf_ps_save_tensors(const struct wf_ps_save *s, struct wf_arena *mem,
 {
     const struct wf_rules *r = &s->w->opts.job->rules;
     int n_slots = s->w->opts.n_slots;
-    weft_ckpt_tensor *list =
-        wf_arena_alloc(mem, ((size_t)r->n_vars * (size_t)(2 + n_slots) + 1) * sizeof *list);
+    weft_ckpt_tensor *list = wf_arena_alloc(
+        mem, ((size_t)r->n_vars * (size_t)(1 - WF_SNAP_FIRST + n_slots) + 1) * sizeof *list);
 
     *n = 0;
     for (int v = 0; v < r->n_vars && list; v++)
-        for (int k = r->var[v].table ? -1 : 0; k <= n_slots; k++) {
-            int64_t total = r->var[v].table ? s->part[0].rows[v].total : 0;
-            char *name = wf_snap_name(mem, &r->var[v], k);
+        for (int k = WF_SNAP_FIRST; k <= n_slots; k++) {
+            int64_t total = r->var[v].table ? s->part[0].rows[wf_snap_at(r, v, k)].total : 0;
+            char *name = NULL;
 
+            if (!wf_snap_has(&r->var[v], total, k))
+                continue;
+            name = wf_snap_name(mem, &r->var[v], k);
             if (!name)
                 return wf_err_nomem(s->ctx, 0, "names of a checkpoint");
-            list[(*n)++] = (weft_ckpt_tensor){name, k > 0 ? "slot" : "param",
-                                              wf_snap_type(&r->var[v], k, total)};
+            list[(*n)++] = (weft_ckpt_tensor){
+                name, wf_snap_is_slot(r, &r->var[v]) ? "slot" : wf_snap_section(k),
+                wf_snap_type(&r->var[v], k, total)};
         }
     *out = list;
     return list ? WEFT_OK : wf_err_nomem(s->ctx, sizeof *list, "checkpoint");

@@ -145,6 +145,7 @@ static weft_status load_rows(void *arg, int piece, int64_t t, struct wf_blob *ro
 struct sending {
     weft_ctx *ctx;
     struct wf_ps_store *store;
+    struct wf_payload body; /* of tables: written for this message */
     _Alignas(8) char copy[];
 };
 
@@ -153,17 +154,23 @@ static void is_sent(void *arg, weft_status st)
     struct sending *b = arg;
 
     (void)st;
+    wf_ps_store_give_body(b->store, b->body);
     wf_ps_store_unpin(b->store);
     wf_free(b->ctx, b);
 }
 
+static bool is_leased(const struct wf_ps_server *s)
+{
+    return s->job->plan.window > 0;
+}
+
 /* A version is overwritten when it is no longer needed, a record once the backup has it.
- * Everything else may change while it is being sent. */
+ * Everything else may change while it is being sent; with leases, versions do. */
 static bool stays(const struct wf_ps_server *s, const struct wf_message *m)
 {
     if (s->cut->piece[m->piece].tables)
         return false;
-    return m->type == WF_MSG_VERSION ||
+    return (m->type == WF_MSG_VERSION && !is_leased(s)) ||
            (m->type == WF_MSG_RECORD && s->m.view.epoch->holders[m->piece].backup == m->to);
 }
 
@@ -204,14 +211,22 @@ static weft_status send(struct wf_ps_server *s, const struct wf_message *m)
     head.fresh = b.mark.fresh;
     head.kind = b.mark.kind;
     head.step = b.mark.step;
+    if (m->type == WF_MSG_RECORD && borrowed && wf_ps_store_shows(s->store, m->piece, m->t) &&
+        is_mapped(s, m)) { /* the mean is read where it is */
+        head.region = 1;
+        b.n_body--;
+        memmove(b.body, b.body + 1, (size_t)b.n_body * sizeof *b.body);
+    }
     for (int i = 0; i < b.n_body; i++)
         head.n_body += b.body[i].n;
-    out = wf_alloc(s->node.ctx,
-                   sizeof *out + (borrowed ? 0 : (size_t)head.n_body) + (size_t)b.decision.n);
+    borrowed |= b.own != NULL;
+    out = wf_alloc_raw(s->node.ctx,
+                       sizeof *out + (borrowed ? 0 : (size_t)head.n_body) + (size_t)b.decision.n);
     if (!out)
         return wf_err_nomem(s->node.ctx, (size_t)head.n_body, "message");
-    out->ctx = s->node.ctx;
-    out->store = s->store;
+    *out = (struct sending){.ctx = s->node.ctx, .store = s->store};
+    if (b.own)
+        out->body = wf_ps_store_take_body(s->store, b.own);
     to = out->copy;
     if (b.decision.n)
         b.body[b.n_body++] = b.decision;
@@ -265,10 +280,13 @@ static void publish(struct wf_ps_server *s)
         return; /* then they are sent */
     at = s->versions->p;
     p->begun = (_Atomic int64_t *)(void *)at;
-    for (int i = 0; i < 2 * s->cut->n_pieces; i++)
+    p->meant = p->begun + 2 * s->cut->n_pieces;
+    for (int i = 0; i < 3 * s->cut->n_pieces; i++)
         p->begun[i] = -1;
     for (int i = 0; i < 2; i++)
         p->flat[i] = (float *)(void *)(at + wf_ps_published_at(r, s->cut, i));
+    if (s->job->plan.window == 0)
+        p->mean = (float *)(void *)(at + wf_ps_published_at(r, s->cut, WF_PUBLISHED_MEAN));
 }
 
 static weft_status make(struct wf_ps_server *s)
@@ -285,6 +303,7 @@ static weft_status make(struct wf_ps_server *s)
     s->opts = (struct wf_ps_store_opts){.rules = &s->job->rules,
                                         .cut = s->cut,
                                         .n_shards = s->job->plan.n_shards,
+                                        .leased = is_leased(s),
                                         .records = records,
                                         .records_arg = s,
                                         .n_logs = s->job->n_logs,
@@ -371,7 +390,8 @@ static weft_status take_epoch(struct wf_ps_server *s, const struct wf_arrived *a
         wf_epoch_free(s->node.ctx, e);
         return st;
     }
-    if (e->n_pieces != s->cut->n_pieces || e->n_shards != s->job->plan.n_shards ||
+    if (e->n_pieces != s->cut->n_pieces ||
+        e->n_shards != (is_leased(s) ? 0 : s->job->plan.n_shards) ||
         (s->epoch && (m.term < s->announced.term || e->number <= s->epoch->number))) {
         wf_epoch_free(s->node.ctx, e);
         return WEFT_OK;
@@ -409,26 +429,40 @@ static weft_status take_image(struct wf_ps_server *s, const struct wf_arrived *a
     return try_epoch(s);
 }
 
-/* A contribution arrives where the tree wants it. */
+/* Bytes of what a contribution or a record arrives in: its numbers, its sums. */
+static int64_t dense_bytes(const struct wf_ps_server *s, const struct wf_arrived *a)
+{
+    int n = a->kind == WF_MSG_RECORD ? 1 : s->job->rules.n_groups;
+
+    return n * s->cut->piece[a->msg.piece].count * (int64_t)sizeof(float);
+}
+
+/* A contribution arrives where the tree wants it, a record where the mean is kept. */
 static int place(void *arg, const struct wf_arrived *a, int64_t n, struct wf_part *part,
                  void **placed)
 {
     struct wf_ps_server *s = arg;
     int piece = a->msg.piece;
-    int64_t dense;
+    int64_t dense, sums;
     struct wf_contribution *c;
 
-    if (!s->made || a->kind != WF_MSG_PUSH || piece < 0 || piece >= s->cut->n_pieces ||
-        n != wf_ps_push_bytes(&s->opts, piece) || s->cut->piece[piece].count == 0)
+    if (!s->made ||
+        (a->kind != WF_MSG_PUSH && a->kind != WF_MSG_RECORD && a->kind != WF_MSG_CLOSE) ||
+        piece < 0 || piece >= s->cut->n_pieces || s->cut->piece[piece].count == 0)
+        return 0;
+    dense = dense_bytes(s, a);
+    sums = wf_ps_n_sums(&s->opts, piece) * (int64_t)sizeof(double);
+    if (a->head.n_body != dense + sums || n < dense + sums ||
+        (n > dense + sums && a->kind == WF_MSG_PUSH))
         return 0;
     c = wf_ps_store_take(s->store, piece);
     if (!c)
         return 0;
-    dense = s->job->rules.n_groups * s->cut->piece[piece].count * (int64_t)sizeof(float);
     part[0] = (struct wf_part){c->dense, dense};
-    part[1] = (struct wf_part){c->sums, n - dense};
+    part[1] = (struct wf_part){c->sums, sums};
+    part[2] = (struct wf_part){NULL, n - dense - sums};
     *placed = c;
-    return 2;
+    return n > dense + sums ? 3 : 2;
 }
 
 static void unplace(void *arg, void *placed)
@@ -457,19 +491,24 @@ static weft_status send_rows(struct wf_ps_server *s, const struct wf_arrived *a)
 static bool is_valid(struct wf_ps_server *s, const struct wf_arrived *a, struct wf_ps_payload *p)
 {
     int piece = a->msg.piece;
+    bool closes = a->kind == WF_MSG_CLOSE;
     weft_status st = WEFT_OK;
 
-    if ((a->kind != WF_MSG_PUSH && a->kind != WF_MSG_READ) || piece < 0 ||
+    if ((a->kind != WF_MSG_PUSH && a->kind != WF_MSG_READ && !closes) || piece < 0 ||
         piece >= s->cut->n_pieces || !wf_view_counts(&s->m.view, &a->msg))
         return true; /* the machine drops what does not count */
-    if (a->kind == WF_MSG_PUSH && s->m.piece[piece].version == a->msg.t)
+    if (is_leased(s) && a->kind != WF_MSG_READ)
+        st = wf_ps_store_closes(s->store, piece, p, closes, a->msg.whole);
+    else if (a->kind == WF_MSG_PUSH && s->m.piece[piece].version == a->msg.t)
         st = wf_ps_store_accepts(s->store, piece, a->msg.t, p);
-    if (!st && a->kind == WF_MSG_PUSH && s->cut->piece[piece].tables && p->body.n)
+    if (!st && a->kind == WF_MSG_PUSH && !is_leased(s) && s->cut->piece[piece].tables && p->body.n)
         st = wf_ps_store_read(s->store, piece, &p->body, &p->given);
     else if (!st && a->kind == WF_MSG_READ && s->cut->piece[piece].tables)
         st = wf_ps_store_check(s->store, piece, &p->body);
     else if (!st && a->kind == WF_MSG_READ)
         st = wf_err(WEFT_EPEER, "piece %d has no tables", piece);
+    else if (closes && !is_leased(s))
+        st = wf_err(WEFT_EPEER, "piece %d: a closing record, in a job of steps", piece);
     if (st == WEFT_EPEER)
         wf_site_refuse(&s->node, a->from);
     return !st;
@@ -507,13 +546,47 @@ static bool find_lent(const struct wf_ps_server *s, const struct wf_arrived *a,
     int piece = a->msg.piece;
     const char *at = wf_site_region(&s->node, a->from, a->head.region, wf_ps_slot_bytes(r));
 
-    if (!at || a->kind != WF_MSG_PUSH || piece < 0 || piece >= s->cut->n_pieces)
+    if (!at || (a->kind != WF_MSG_PUSH && a->kind != WF_MSG_CLOSE) || piece < 0 ||
+        piece >= s->cut->n_pieces)
         return false;
     p->stamp = (const _Atomic uint64_t *)(const void *)at;
     p->stamped = a->head.stamp;
     p->lent = (const float *)(const void *)(at + WF_PS_SLOT_HEAD) + s->cut->piece[piece].first;
     p->lent_stride = r->n_dense;
     return true;
+}
+
+/* A record whose mean is in published memory of the primary, which may be about to write another
+ * one: then the record is none, as if it was lost. */
+static bool copy_record(struct wf_ps_server *s, const struct wf_arrived *a, struct wf_ps_payload *p)
+{
+    const struct wf_rules *r = &s->job->rules;
+    int piece = a->msg.piece;
+    const char *at =
+        wf_site_region(&s->node, a->from, a->head.region, wf_ps_published_bytes(r, s->cut));
+    const _Atomic int64_t *meant;
+    const struct wf_cut_piece *c;
+    const float *from;
+    bool same;
+
+    if (!at || piece < 0 || piece >= s->cut->n_pieces || s->cut->piece[piece].tables ||
+        p->body.n != wf_ps_n_sums(&s->opts, piece) * (int64_t)sizeof(double))
+        return false;
+    c = &s->cut->piece[piece];
+    meant = (const _Atomic int64_t *)(const void *)at + 2 * s->cut->n_pieces + piece;
+    from = (const float *)(const void *)(at + wf_ps_published_at(r, s->cut, WF_PUBLISHED_MEAN));
+    p->given = wf_ps_store_take(s->store, piece);
+    if (!p->given)
+        return false;
+    same = atomic_load_explicit(meant, memory_order_acquire) == a->msg.t;
+    memcpy(p->given->dense, from + c->first, (size_t)c->count * sizeof *from);
+    atomic_thread_fence(memory_order_acquire);
+    same &= atomic_load_explicit(meant, memory_order_relaxed) == a->msg.t;
+    memcpy(p->given->sums, p->body.p, (size_t)p->body.n);
+    p->body = (struct wf_blob){NULL, c->count * (int64_t)sizeof *from + p->body.n};
+    if (!same)
+        wf_ps_store_give(s->store, piece, p->given);
+    return same;
 }
 
 static struct wf_parts_of parts_of(struct wf_ps_server *s)
@@ -550,10 +623,11 @@ static weft_status received(void *arg, struct wf_arrived *a)
         return take_epoch(s, a);
     if (a->kind >= WF_MSG_TYPES)
         return WEFT_OK;
-    if (a->head.region && !find_lent(s, a, &p))
+    if (a->head.region && !(a->kind == WF_MSG_RECORD ? copy_record(s, a, &p) : find_lent(s, a, &p)))
         return WEFT_OK;
-    if (a->p)
-        p.decision = (struct wf_blob){a->p + a->head.n_body, a->n - a->head.n_body};
+    if (a->p || a->rest)
+        p.decision =
+            (struct wf_blob){a->rest ? a->rest : a->p + a->head.n_body, a->n - a->head.n_body};
     if (!is_valid(s, a, &p))
         return WEFT_OK;
     a->msg.payload = &p;
@@ -600,6 +674,7 @@ static weft_status tick(void *arg, int64_t now)
     }
     mode = wf_fpmode_enter(s->node.ctx->flush_denormals);
     s->node.acts.n = 0;
+    s->m.busy_ns = s->node.busy_ns;
     st = wf_server_tick(&s->m, now, &s->node.acts);
     if (!st)
         st = carry_out(s);

@@ -33,6 +33,7 @@ struct wf_ps_counts {
     double waited_s;
     double busy_s; /* a server, with what arrived */
     struct wf_queues queues;
+    struct wf_staleness stale; /* a worker's */
 };
 weft_status wf_ps_chief_counts(struct wf_ps_chief *c, struct wf_ps_counts *out);
 
@@ -72,6 +73,8 @@ struct wf_ps_worker_opts {
     int64_t cache_bytes; /* as in wf_lookup_new */
     /* May be NULL. The chief wants something; with a lock, by a thread of the net. */
     void (*asked)(void *arg, enum wf_ps_asked what);
+    /* Whether the caller wants to end: then it is not waited for the job to begin. */
+    bool (*interrupted)(void *arg);
     void *asked_arg;
     /* A contribution is no longer needed. By a thread that calls one of the functions below. */
     void (*release)(void *arg, void *given);
@@ -160,6 +163,39 @@ weft_status wf_ps_worker_want(struct wf_ps_worker *w, int64_t t, int var, int64_
 weft_status wf_ps_worker_slots(struct wf_ps_worker *w, int64_t t);
 /* The sums of the last step that is complete, and where training is: wf_ps_n_kept numbers. */
 double *wf_ps_worker_sums(struct wf_ps_worker *w);
+/* With leases: one of them, while others come. */
+double wf_ps_lease_sum(struct wf_ps_worker *w, int64_t i);
+
+/* ---- leases (leasing.c): instead of wf_ps_worker_turn, _next, _give and _ready --------------- */
+
+/* Of a plan: leases from the lowest that is not done on, which may be granted; pushes of a worker
+ * that are not acknowledged, without a bound. */
+enum { WF_LEASE_WINDOW = 256, WF_LEASE_INFLIGHT = 2 };
+
+/* Whether the job has them. Parameters arrive in wf_ps_worker_opts.params, which the caller reads
+ * while it computes a lease, and after wf_ps_lease_read. */
+bool wf_ps_leases(const struct wf_ps_worker *w);
+/* The caller is at a boundary, after step t, and waits for what comes there: WF_PS_ASKED (*t: the
+ * step), WF_PS_NEWS, WF_PS_REJOIN, WF_PS_RESTORE. */
+weft_status wf_ps_lease_turn(struct wf_ps_worker *w, int64_t *t, enum wf_ps_next *next);
+/* Waits for a lease to compute: WF_PS_COMPUTE (*number: the lease; what it needs is here),
+ * WF_PS_COMPLETE (*number: the step of the next boundary, which is reached), WF_PS_NEWS (the others
+ * are beyond it), WF_PS_REJOIN, WF_PS_RESTORE. */
+weft_status wf_ps_lease_next(struct wf_ps_worker *w, enum wf_ps_next *next, int64_t *number);
+/* There shall be a boundary as soon as possible, which nobody planned. */
+weft_status wf_ps_lease_halt(struct wf_ps_worker *w);
+/* Leases that this worker will compute next, rising: at most n. All below *low are done. */
+int wf_ps_lease_queue(struct wf_ps_worker *w, int64_t *lease, int n, int64_t *low);
+weft_status wf_ps_lease_give(struct wf_ps_worker *w, int64_t lease, const struct wf_ps_given *what,
+                             const float *scale);
+/* Nothing can be given: the lease was lost meanwhile. */
+weft_status wf_ps_lease_cancel(struct wf_ps_worker *w, int64_t lease);
+weft_status wf_ps_lease_ready(struct wf_ps_worker *w, int64_t lease, int var, const bool *reached,
+                              const struct wf_ps_given *what);
+/* All pieces after step t into the caller's vector, and the sums. exact: those of the boundary;
+ * otherwise later ones count, too. *next: WF_PS_COMPLETE, or they have not all come: WF_PS_REJOIN,
+ * WF_PS_RESTORE. */
+weft_status wf_ps_lease_read(struct wf_ps_worker *w, int64_t t, bool exact, enum wf_ps_next *next);
 
 struct wf_ps_counts wf_ps_worker_counts(struct wf_ps_worker *w);
 

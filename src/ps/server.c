@@ -27,7 +27,7 @@ weft_status wf_server_init(struct wf_server *s, weft_ctx *ctx, const struct wf_p
 
         p->arrived = wf_alloc_n(ctx, s->n_words + 1, sizeof *p->arrived);
         p->block_at = wf_alloc_n(ctx, plan->n_blocks + 1, sizeof *p->block_at);
-        p->version = p->saved = p->target_at = -1;
+        p->version = p->saved = p->target_at = p->record_t = -1;
         ok = p->arrived && p->block_at;
     }
     st = !ok            ? wf_err_nomem(ctx, sizeof *s->piece, "server")
@@ -86,13 +86,14 @@ static weft_status enter_piece(struct wf_server *s, int piece, bool fresh)
     }
     if (now == WF_HOLDS_NOTHING) {
         s->data.drop(s->data.arg, piece);
-        p->version = -1;
+        p->version = p->record_t = -1;
     } else if (now == WF_HOLDS_TARGET && (was != now || fresh)) {
         s->data.drop(s->data.arg, piece);
         wf_server_start_over(s, piece);
     } else if (now != WF_HOLDS_TARGET && fresh) {
         st = s->data.load(s->data.arg, piece, s->view.epoch->start);
         p->version = wf_server_first(s);
+        p->record_t = -1;
     }
     return st || !s->plan.window ? st : wf_server_enter_leases(s, piece, fresh);
 }
@@ -132,7 +133,7 @@ static weft_status take_chief(struct wf_server *s, const struct wf_message *m,
 {
     bool belonged = s->view.belongs, changed;
     uint64_t history = belonged ? s->view.epoch->history : 0;
-    weft_status st = wf_view_take(&s->view, m, &changed);
+    weft_status st = wf_view_take(&s->view, s->now, m, &changed);
 
     if (!st && m->type == WF_MSG_REPORT && m->term == s->view.term)
         wf_server_report(s, out);
@@ -210,6 +211,8 @@ weft_status wf_server_step(struct wf_server *s, int64_t now, const struct wf_mes
     s->n_events++;
     if (m->type == WF_MSG_EPOCH || m->type == WF_MSG_TERM || m->type == WF_MSG_REPORT)
         st = take_chief(s, m, out);
+    else if (m->type == WF_MSG_SEEK)
+        wf_view_seen(&s->view, now, m->from, out);
     else if (wf_view_counts(&s->view, m) && m->piece >= 0 && m->piece < s->plan.n_pieces)
         st = s->plan.window ? take_leased(s, m, out) : take_piece(s, m, out);
     return st ? st : out->st;
@@ -251,6 +254,16 @@ static void report(struct wf_server *s, struct wf_actions *out, int piece)
         wf_server_send(s, out, WF_MSG_SAVED, s->view.chief, piece, p->saved);
 }
 
+/* How busy it was since the last beat, of a second; at least 1, because 0 says nothing. */
+static void say_busy(struct wf_server *s, struct wf_message *m)
+{
+    double ns = (double)(s->busy_ns - s->told_busy_ns), passed = (double)(s->now - s->beat_ns);
+
+    if (m && s->busy_ns && s->beat_ns)
+        m->pace_ns = (int64_t)wf_min_i64((int64_t)(1e9 * ns / passed) + 1, 1000000000);
+    s->told_busy_ns = s->busy_ns;
+}
+
 weft_status wf_server_tick(struct wf_server *s, int64_t now, struct wf_actions *out)
 {
     bool beat = now - s->beat_ns >= s->plan.retry_ns;
@@ -259,8 +272,8 @@ weft_status wf_server_tick(struct wf_server *s, int64_t now, struct wf_actions *
     s->now = now;
     s->n_events++;
     if (beat) {
+        say_busy(s, wf_view_send(&s->view, out, WF_MSG_BEAT, s->view.chief));
         s->beat_ns = now;
-        wf_view_send(&s->view, out, WF_MSG_BEAT, s->view.chief);
     }
     for (int i = 0; i < s->plan.n_pieces && s->view.belongs && !st; i++) {
         if (s->piece[i].holding != WF_HOLDS_PRIMARY)

@@ -6,13 +6,21 @@
 
 /* ---- a primary's side ------------------------------------------------------------------------ */
 
+/* With leases, a version that the backup is not known to have may never count: if this primary
+ * dies, another one may come in its place. No target gets it before. (With steps a version is the
+ * same whoever makes it.) */
+static bool may_fill(const struct wf_server *s, int piece)
+{
+    return !s->plan.window || s->piece[piece].open;
+}
+
 /* Opens a primary, or first asks its copies what they have. */
 void wf_server_ask_copies(struct wf_server *s, struct wf_actions *out, int piece)
 {
     struct wf_server_piece *p = &s->piece[piece];
     const struct wf_holders *h = wf_server_holders(s, piece);
 
-    if (h->target != WF_NOBODY)
+    if (h->target != WF_NOBODY && may_fill(s, piece))
         wf_server_send(s, out, WF_MSG_SYNC, h->target, piece, p->version);
     if (h->backup != WF_NOBODY && !p->open)
         wf_server_send(s, out, WF_MSG_SYNC, h->backup, piece, p->version);
@@ -25,7 +33,7 @@ void wf_server_fill_more(struct wf_server *s, struct wf_actions *out, int piece)
 
     /* a block must not miss a record that is already on its way */
     if (wf_server_holders(s, piece)->target == WF_NOBODY || p->phase == WF_PHASE_RECORD ||
-        p->sent >= s->plan.n_blocks)
+        p->sent >= s->plan.n_blocks || !may_fill(s, piece))
         return;
     m = wf_server_send(s, out, WF_MSG_FILL, wf_server_holders(s, piece)->target, piece, p->version);
     if (m) {
@@ -92,8 +100,22 @@ weft_status wf_server_take_recorded(struct wf_server *s, const struct wf_message
     return st;
 }
 
-/* A copy says what version it is at. If it lacks the last record, it gets it: the record is kept
- * until the next one is made, and that cannot be before all copies have this one. */
+/* What a copy lacks that is one step behind: the record of that step. It is kept until the next one
+ * is made, and that cannot be before the backup has it. A target may still lack it then; if that
+ * next step came to nothing here, the target is filled again. */
+static void send_last(struct wf_server *s, struct wf_actions *out, int piece, int to)
+{
+    struct wf_server_piece *p = &s->piece[piece];
+
+    if (p->record_t == p->version - 1) {
+        wf_server_send(s, out, WF_MSG_RECORD, to, piece, p->version - 1);
+    } else if (to == wf_server_holders(s, piece)->target) {
+        p->sent = 0;
+        wf_server_fill_more(s, out, piece);
+    }
+}
+
+/* A copy says what version it is at. */
 void wf_server_take_synced(struct wf_server *s, const struct wf_message *m, struct wf_actions *out)
 {
     struct wf_server_piece *p = &s->piece[m->piece];
@@ -101,11 +123,14 @@ void wf_server_take_synced(struct wf_server *s, const struct wf_message *m, stru
 
     if (p->holding != WF_HOLDS_PRIMARY || (m->from != h->backup && m->from != h->target))
         return;
-    if (m->t < p->version && p->phase == WF_PHASE_COLLECT)
-        wf_server_send(s, out, WF_MSG_RECORD, m->from, m->piece, p->version - 1);
     if (m->from == h->target) {
         p->target_at = m->t;
         p->sent = s->plan.n_blocks;
+    }
+    if (m->t < p->version && p->phase == WF_PHASE_COLLECT &&
+        (m->from == h->backup || may_fill(s, m->piece)))
+        send_last(s, out, m->piece, m->from);
+    if (m->from == h->target) {
         wf_server_check_lockstep(s, out, m->piece);
     } else if (m->t >= p->version) {
         wf_server_open(s, out, m->piece);
@@ -161,7 +186,7 @@ void wf_server_start_over(struct wf_server *s, int piece)
 {
     for (int b = 0; b < s->plan.n_blocks; b++)
         s->piece[piece].block_at[b] = -1;
-    s->piece[piece].version = s->piece[piece].applied_at = -1;
+    s->piece[piece].version = s->piece[piece].applied_at = s->piece[piece].record_t = -1;
 }
 
 static weft_status record_at_target(struct wf_server *s, const struct wf_message *m,
@@ -173,8 +198,10 @@ static weft_status record_at_target(struct wf_server *s, const struct wf_message
 
     for (int b = 0; b < s->plan.n_blocks; b++)
         any |= p->block_at[b] == m->t;
-    if (any)
+    if (any) {
         st = s->data.record(s->data.arg, m->piece, m->t, m->payload);
+        p->record_t = m->t;
+    }
     for (int b = 0; b < s->plan.n_blocks && !st; b++) {
         if (p->block_at[b] == m->t) {
             st = s->data.apply(s->data.arg, m->piece, b, m->t);
@@ -216,7 +243,7 @@ weft_status wf_server_take_record(struct wf_server *s, const struct wf_message *
                 st = s->data.apply(s->data.arg, m->piece, -1, m->t);
             if (st)
                 return st;
-            p->version++;
+            p->record_t = p->version++;
             wf_server_note_record(s, m);
         }
         if (m->t < p->version)

@@ -183,7 +183,7 @@ weft_status wf_server_take_back(struct wf_server *s, const struct wf_message *m,
         st = s->data.apply(s->data.arg, m->piece, -1, m->t);
     if (st)
         return st;
-    p->version++;
+    p->record_t = p->version++;
     p->record_lease = m->lease;
     wf_leases_apply(&p->applied, m->lease);
     p->moved_ns = s->now;
@@ -233,6 +233,7 @@ weft_status wf_server_go(struct wf_server *s, struct wf_actions *out, int piece)
         st = s->data.close(s->data.arg, piece, p->version, p->push[i].lease, p->push[i].node);
         if (st)
             break;
+        p->record_t = p->version;
         p->record_lease = p->push[i].lease;
         st = wf_server_begin_record(s, out, piece);
     }

@@ -83,6 +83,7 @@ static weft_status collect(struct wf_server *s, struct wf_actions *out, int piec
     p->moved_ns = s->now;
     if (s->plan.n_rounds)
         wf_server_begin_norms(s, p->version);
+    p->record_t = p->version;
     st = s->data.reduce(s->data.arg, piece, p->version, &gone);
     if (!st && gone) { /* the step is complete elsewhere, in an epoch that is not known here */
         wf_server_next_step(s, piece);

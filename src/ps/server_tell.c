@@ -73,6 +73,8 @@ void wf_server_open(struct wf_server *s, struct wf_actions *out, int piece)
     s->piece[piece].open = true;
     if (!s->plan.window)
         wf_server_announce(s, out, piece, false);
+    else /* the target may have waited for this */
+        wf_server_ask_copies(s, out, piece);
     wf_server_check_lockstep(s, out, piece);
 }
 

@@ -376,10 +376,14 @@ static weft_status place(void *arg, struct wf_link *l, const struct wf_msg *m,
             *n_parts = n->calls->place(n->arg, &a, m->n_payload, p->part, &p->placed);
         p->placing = true;
         if (*n_parts == 0) {
-            st = wf_grow(n->ctx, &p->mem, &p->cap, m->n_payload + 1, 1);
-            p->part[0] = (struct wf_part){p->mem, m->n_payload};
+            p->part[0] = (struct wf_part){NULL, m->n_payload};
             *n_parts = 1;
         }
+        for (int i = 0; i < *n_parts && !st; i++)
+            if (!p->part[i].p) {
+                st = wf_grow(n->ctx, &p->mem, &p->cap, p->part[i].n + 1, 1);
+                p->part[i].p = p->mem;
+            }
         *parts = p->part;
     }
     wf_site_unlock(n);
@@ -456,6 +460,7 @@ static void received(void *arg, struct wf_link *l, const struct wf_msg *m)
         if (p->placing) {
             a.placed = p->placed;
             a.p = p->placed ? NULL : p->mem;
+            a.rest = p->placed ? p->mem : NULL;
             p->placing = false;
             p->placed = NULL;
         }
@@ -574,7 +579,7 @@ void wf_site_send_copy(struct wf_site *n, int to, uint32_t kind, const struct wf
                        const void *p, int64_t bytes)
 {
     struct wf_site_head head = {.n_body = bytes};
-    struct copied *c = wf_alloc(n->ctx, sizeof *c + (size_t)bytes + 1);
+    struct copied *c = wf_alloc_raw(n->ctx, sizeof *c + (size_t)bytes + 1);
     struct wf_part part;
 
     if (!c)

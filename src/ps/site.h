@@ -43,12 +43,21 @@ enum wf_site_kind {
                        * on, checkpoints are not deleted */
 };
 
+/* With leases: how many came between what a worker read and what it wrote, of pieces and its
+ * leases: how often that was measured, in all, and at most. */
+struct wf_staleness {
+    int64_t n, sum, most;
+};
+
 /* Of a worker or a server, since it began; the queues are those of now. A server has no step and no
  * samples. */
 struct wf_site_stat {
     int64_t step, samples, sent, received;
+    int64_t
+        aside; /* steps of the servers that trained nothing: of a worker, in `step` not counted */
     double waited_s, busy_s;
     struct wf_queues queues;
+    struct wf_staleness stale;
 };
 
 #define WF_CONTROL_ROLE "control" /* of `weft ctl`; it is no task */
@@ -74,14 +83,15 @@ struct wf_arrived {
     struct wf_message msg; /* of a machine */
     const char *p;         /* NULL: it was placed by `place` */
     int64_t n;
-    void *placed; /* as `place` left it */
+    void *placed;     /* as `place` left it */
+    const char *rest; /* the part that `place` left to the node; NULL: there is none */
 };
 
 struct wf_site;
 struct wf_site_calls {
     /* May be NULL. Where a payload of n bytes goes: up to WF_SITE_PARTS of it; 0 parts: into memory
-     * of the node's own. *placed is given to received, or to unplace if the link goes down
-     * before. */
+     * of the node's own, and so does one part of which p is NULL. *placed is given to received, or
+     * to unplace if the link goes down before. */
     int (*place)(void *arg, const struct wf_arrived *a, int64_t n, struct wf_part *part,
                  void **placed);
     void (*unplace)(void *arg, void *placed);
@@ -95,7 +105,7 @@ struct wf_site_calls {
     void (*ask)(void *arg, struct wf_link *l, uint64_t id, const char *question);
 };
 
-enum { WF_SITE_PARTS = 2 };
+enum { WF_SITE_PARTS = 3 };
 
 struct wf_peer {
     struct wf_link *link; /* NULL: none */

@@ -68,6 +68,17 @@ static double waiting_of(const struct wf_ps_seen *s)
     return waited < seconds ? waited / seconds : 1;
 }
 
+static bool is_leased(const struct wf_ps_chief *c)
+{
+    return c->made && c->read->plan.window > 0;
+}
+
+/* The mean since the worker began. */
+static double staleness_of(const struct wf_ps_seen *s)
+{
+    return s->stat.stale.n > 0 ? (double)s->stat.stale.sum / (double)s->stat.stale.n : 0;
+}
+
 /* The chief itself does not report. False: a task has not. */
 static bool queues_of(const struct wf_ps_chief *c, int node, struct wf_queues *out)
 {
@@ -86,6 +97,8 @@ static const char *state_of(const struct wf_ps_chief *c, int node)
         return "leads";
     if (c->node.spec.task[node].role == WF_ROLE_CHIEF)
         return wf_site_has(&c->node, node) ? "waits" : "away";
+    if (c->node.spec.task[node].role == WF_ROLE_EVALUATOR) /* it is not connected to anybody */
+        return "apart";
     if (m && m->leaves) /* it is in the store */
         return "drains";
     if (m)
@@ -169,6 +182,11 @@ static void put_worker(const struct wf_ps_chief *c, int node, struct wf_buf *b)
     wf_put_json_real(b, rate_of(s));
     wf_buf_printf(b, ", \"waited_seconds\": ");
     wf_put_json_real(b, s->stat.waited_s);
+    if (!is_leased(c))
+        return;
+    wf_buf_printf(b, ", \"staleness\": ");
+    wf_put_json_real(b, staleness_of(s));
+    wf_buf_printf(b, ", \"staleness_most\": %lld", (long long)s->stat.stale.most);
 }
 
 static void put_queues(const struct wf_ps_chief *c, int node, struct wf_buf *b)
@@ -231,8 +249,8 @@ weft_status wf_ps_chief_status(const struct wf_ps_chief *c, struct wf_buf *out)
                   "\"step\": %lld, \"shards\": %d, \"pieces\": %d, \"unprotected\": %d,\n",
                   c->node.spec.task[c->node.self].name, (unsigned long long)c->m.term,
                   e ? (unsigned long long)e->number : 0, e ? (unsigned long long)e->history : 0,
-                  (long long)wf_ps_chief_step_of(c), e ? e->n_shards : 0, e ? e->n_pieces : 0,
-                  count_alone(e));
+                  (long long)wf_ps_chief_step_of(c), e ? c->read->plan.n_shards : 0,
+                  e ? e->n_pieces : 0, count_alone(e));
     put_tasks(c, out);
     put_events(c, out);
     wf_buf_printf(out, "}\n");
@@ -258,14 +276,20 @@ static void table_row(const struct wf_ps_chief *c, int node, struct wf_buf *b)
         wf_snprintf(waiting, sizeof waiting, "%.0f %%", 100 * waiting_of(s));
     if ((node == c->node.self || wf_epoch_member(c->m.epoch, node)) && queues_of(c, node, &q))
         wf_snprintf(queued, sizeof queued, "%.0f", (double)q.send_bytes + (double)q.receive_bytes);
-    if (role == WF_ROLE_WORKER)
+    if (role == WF_ROLE_WORKER && is_leased(c) && counts)
+        wf_snprintf(what, sizeof what, "staleness %.1f, at most %lld", staleness_of(s),
+                    (long long)s->stat.stale.most);
+    else if (role == WF_ROLE_WORKER && !is_leased(c))
         wf_snprintf(what, sizeof what, "%d shard%s", count_shards(c, node),
                     count_shards(c, node) == 1 ? "" : "s");
     if (role == WF_ROLE_SERVER && n.alone)
-        wf_snprintf(what, sizeof what, "%d pieces (%d UNPROTECTED), backup of %d", n.primary,
-                    n.alone, n.backup);
+        wf_snprintf(what, sizeof what, "%d piece%s (%d UNPROTECTED), backup of %d", n.primary,
+                    n.primary == 1 ? "" : "s", n.alone, n.backup);
     else if (role == WF_ROLE_SERVER)
-        wf_snprintf(what, sizeof what, "%d pieces, backup of %d", n.primary, n.backup);
+        wf_snprintf(what, sizeof what, "%d piece%s, backup of %d", n.primary,
+                    n.primary == 1 ? "" : "s", n.backup);
+    if (role == WF_ROLE_EVALUATOR)
+        wf_snprintf(what, sizeof what, "follows checkpoints");
     wf_buf_printf(b, "%-12s %-9s %9s %10s %8s %9s  %s\n", c->node.spec.task[node].name,
                   state_of(c, node), step, rate, waiting, queued, what);
 }
@@ -277,8 +301,8 @@ weft_status wf_ps_chief_table(const struct wf_ps_chief *c, struct wf_buf *out)
 
     if (e)
         wf_buf_printf(out, "step %lld, epoch %llu of the cluster, %d shards, %d pieces",
-                      (long long)wf_ps_chief_step_of(c), (unsigned long long)e->number, e->n_shards,
-                      e->n_pieces);
+                      (long long)wf_ps_chief_step_of(c), (unsigned long long)e->number,
+                      c->read->plan.n_shards, e->n_pieces);
     else
         wf_buf_printf(out, "waiting for the tasks of the job");
     if (count_alone(e))

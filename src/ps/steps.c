@@ -1,6 +1,5 @@
 /* steps.c - what a worker's training loop asks for: what comes next, parameters, rows, slots. */
-#include "ps/worker.h"
-
+#include "ps/leasing.h"
 #include "ps/versions.h"
 
 struct asked {
@@ -185,12 +184,18 @@ weft_status wf_ps_worker_read(struct wf_ps_worker *w, int64_t t, float *flat)
 
 /* ---- rows of tables -------------------------------------------------------------------------- */
 
+/* Whether rows of a piece were requested, and have not come. */
+static bool *reads_of(const struct wf_ps_worker *w, int piece)
+{
+    return w->leasing ? &w->leasing->m.piece[piece].reads : &w->m.piece[piece].reads;
+}
+
 static bool has_all_rows(void *arg)
 {
     const struct wf_ps_worker *w = arg;
 
     for (int i = 0; i < w->cut->n_table_pieces && !w->rejoin && !w->restores; i++)
-        if (w->m.piece[w->cut->first_table + i].reads)
+        if (*reads_of(w, w->cut->first_table + i))
             return false;
     return true; /* or the job continues without this worker: what it computes does not count */
 }
@@ -201,7 +206,7 @@ weft_status wf_ps_worker_want(struct wf_ps_worker *w, int64_t t, int var, int64_
     weft_status st;
 
     wf_site_lock(&w->node);
-    st = wf_lookup_want(w->lookup, t, var, n, ids);
+    st = wf_lookup_want(w->lookup, w->leasing ? w->leasing->stamp : t, var, n, ids);
     wf_site_unlock(&w->node);
     return st;
 }
@@ -214,10 +219,13 @@ static weft_status request(struct wf_ps_worker *w, int64_t t)
 
     w->node.acts.n = 0;
     for (int k = 0; k < w->cut->n_table_pieces && !st; k++)
-        if (body[k].n)
+        if (body[k].n && w->leasing)
+            st = wf_lessee_read(&w->leasing->m, wf_site_now(&w->node), w->cut->first_table + k,
+                                &w->node.acts);
+        else if (body[k].n)
             st = wf_client_read(&w->m, wf_site_now(&w->node), w->cut->first_table + k, t,
                                 &w->node.acts);
-    return st ? st : wf_ps_worker_carry_out(w);
+    return st ? st : w->leasing ? wf_leasing_carry_out(w) : wf_ps_worker_carry_out(w);
 }
 
 weft_status wf_ps_worker_rows(struct wf_ps_worker *w, int64_t t, int var, int64_t n,
@@ -227,6 +235,13 @@ weft_status wf_ps_worker_rows(struct wf_ps_worker *w, int64_t t, int var, int64_
     weft_status st;
 
     wf_site_lock(&w->node);
+    t = w->leasing ? w->leasing->stamp : t;
+    *all =
+        !w->node.st && !w->rejoin && !w->restores && wf_lookup_has(w->lookup, t, var, n, ids, rows);
+    if (*all) { /* they came with those of an earlier lookup */
+        wf_site_unlock(&w->node);
+        return WEFT_OK;
+    }
     st = wf_lookup_want(w->lookup, t, var, n, ids);
     if (!st && !w->node.st)
         st = wf_site_fail(&w->node, request(w, t));
@@ -237,12 +252,13 @@ weft_status wf_ps_worker_rows(struct wf_ps_worker *w, int64_t t, int var, int64_
     wf_site_lock(&w->node);
     w->waited_s += (double)(wf_site_now(&w->node) - begin) * 1e-9;
     *all = !st && !w->restores && wf_lookup_copy(w->lookup, t, var, n, ids, rows);
-    if (!st && !*all && (w->m.t <= t || w->restores)) /* what it computes does not count */
+    if (!st && !*all &&
+        (w->leasing || w->m.t <= t || w->restores)) /* what it computes does not count */
         st = wf_err(w->rejoin || w->restores ? WEFT_ESTATE : WEFT_EBUG,
                     "rows of version %lld were requested, and have not come", (long long)t);
     if (!*all) {
         for (int k = 0; k < w->cut->n_table_pieces; k++)
-            w->m.piece[w->cut->first_table + k].reads = false;
+            *reads_of(w, w->cut->first_table + k) = false;
         wf_lookup_forget(w->lookup);
     }
     wf_site_unlock(&w->node);
@@ -251,7 +267,7 @@ weft_status wf_ps_worker_rows(struct wf_ps_worker *w, int64_t t, int var, int64_
 
 double *wf_ps_worker_sums(struct wf_ps_worker *w)
 {
-    return wf_ps_sums_at(w, w->m.t);
+    return wf_ps_sums_at(w, w->leasing ? 0 : w->m.t);
 }
 
 struct wf_ps_counts wf_ps_worker_counts(struct wf_ps_worker *w)
@@ -260,5 +276,8 @@ struct wf_ps_counts wf_ps_worker_counts(struct wf_ps_worker *w)
 
     (void)wf_site_count(&w->node, &c);
     c.waited_s = w->waited_s;
+    wf_site_lock(&w->node);
+    c.stale = wf_leasing_staleness(w);
+    wf_site_unlock(&w->node);
     return c;
 }

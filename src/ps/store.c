@@ -25,16 +25,16 @@ int64_t wf_ps_push_bytes(const struct wf_ps_store_opts *o, int piece)
     return dense + wf_ps_n_sums(o, piece) * (int64_t)sizeof(double);
 }
 
-int64_t wf_ps_published_at(const struct wf_rules *r, const struct wf_cut *cut, int odd)
+int64_t wf_ps_published_at(const struct wf_rules *r, const struct wf_cut *cut, int vector)
 {
-    int64_t begun = wf_round_up(2 * cut->n_pieces * (int64_t)sizeof(int64_t), 4096);
+    int64_t said = wf_round_up(3 * cut->n_pieces * (int64_t)sizeof(int64_t), 4096);
 
-    return begun + odd * wf_round_up(r->n_dense * (int64_t)sizeof(float), 4096);
+    return said + vector * wf_round_up(r->n_dense * (int64_t)sizeof(float), 4096);
 }
 
 int64_t wf_ps_published_bytes(const struct wf_rules *r, const struct wf_cut *cut)
 {
-    return wf_ps_published_at(r, cut, 2);
+    return wf_ps_published_at(r, cut, WF_PUBLISHED_VECTORS);
 }
 
 int64_t wf_ps_slot_bytes(const struct wf_rules *r)
@@ -53,6 +53,7 @@ weft_status wf_ps_store_new(weft_ctx *ctx, const struct wf_ps_store_opts *o,
     if (!s)
         return wf_err_nomem(ctx, sizeof *s, "server");
     *s = (struct wf_ps_store){.ctx = ctx, .opts = *o, .rules = o->rules};
+    pthread_mutex_init(&s->spare_lock, NULL);
     s->tables = (struct wf_tables_opts){o->rules, o->cut, o->n_blocks ? o->n_blocks : 1};
     s->n_slots = wf_optim_slots(o->rules->optim, o->rules->attrs, NULL, s->slot_init);
     s->n_rounds = wf_ps_rounds(o->rules);
@@ -87,6 +88,9 @@ void wf_ps_store_free(struct wf_ps_store *s)
     wf_tables_sort_free(s->ctx, &s->sort);
     wf_free(s->ctx, s->answer.p);
     wf_free(s->ctx, s->body.p);
+    for (int i = 0; i < s->n_spare; i++)
+        wf_free(s->ctx, s->spare[i].p);
+    pthread_mutex_destroy(&s->spare_lock);
     wf_free(s->ctx, s->first_block);
     wf_free(s->ctx, s->held);
     wf_free(s->ctx, s);
@@ -141,13 +145,14 @@ static weft_status load(void *arg, int piece, int64_t t)
 {
     struct wf_ps_store *s = arg;
     struct wf_held *h = &s->held[piece];
+    int64_t version = s->opts.leased ? t * s->opts.n_shards : t; /* a checkpoint's is a step */
     weft_status st;
 
     wf_held_free(s, h);
     st = wf_held_make(s, piece);
-    h->now = (int)(t & 1);
+    h->now = (int)(version & 1);
     if (!st)
-        wf_held_begin(s, piece, t);
+        wf_held_begin(s, piece, version);
     for (int k = 0; k < s->n_slots && !st; k++)
         for (int64_t i = 0; i < h->rules.n_dense; i++)
             h->slot[k][i] = s->slot_init[k];
@@ -184,6 +189,7 @@ struct wf_ps_data wf_ps_store_data(struct wf_ps_store *s)
     struct wf_ps_data data = {.arg = s, .fill = fill, .load = load, .read = read, .drop = drop};
 
     wf_update_data(&data);
+    wf_closing_data(&data);
     return data;
 }
 
@@ -208,7 +214,7 @@ weft_status wf_ps_store_rows(struct wf_ps_store *s, int piece, struct wf_blob *o
     weft_status st;
 
     s->body.n = 0;
-    st = wf_tables_dump(s->held[piece].tables, -1, -1, &s->body);
+    st = wf_tables_dump(s->held[piece].tables, -1, -1, false, &s->body);
     *out = (struct wf_blob){s->body.p, s->body.n};
     return st;
 }
@@ -219,14 +225,37 @@ static void table_bytes(struct wf_ps_store *s, const struct wf_held *h, const st
                         int64_t version, struct wf_ps_bytes *out)
 {
     s->body.n = 0;
-    if (m->type == WF_MSG_ROWS)
-        put(out, s->answer.p, s->answer.n);
+    out->own = m->type == WF_MSG_ROWS ? &s->answer : &s->body;
     if (m->type == WF_MSG_RECORD && h->mean)
         out->st = wf_tables_split(s->ctx, &s->tables, m->piece, 1, h->mean->rows, h->mean->sums,
                                   h->rules.n_sums, &s->sort, &s->body);
     if (m->type == WF_MSG_FILL)
-        out->st = wf_tables_dump(h->tables, m->block, version, &s->body);
-    put(out, s->body.p, s->body.n);
+        out->st = wf_tables_dump(h->tables, m->block, version, true, &s->body);
+    put(out, out->own->p, out->own->n);
+}
+
+struct wf_payload wf_ps_store_take_body(struct wf_ps_store *s, struct wf_payload *own)
+{
+    struct wf_payload body = *own;
+
+    pthread_mutex_lock(&s->spare_lock);
+    *own = s->n_spare ? s->spare[--s->n_spare] : (struct wf_payload){.p = NULL};
+    pthread_mutex_unlock(&s->spare_lock);
+    own->n = 0;
+    return body;
+}
+
+void wf_ps_store_give_body(struct wf_ps_store *s, struct wf_payload body)
+{
+    bool kept;
+
+    pthread_mutex_lock(&s->spare_lock);
+    kept = body.p && s->n_spare < WF_PS_SPARES;
+    if (kept)
+        s->spare[s->n_spare++] = body;
+    pthread_mutex_unlock(&s->spare_lock);
+    if (!kept)
+        wf_free(s->ctx, body.p);
 }
 
 void wf_ps_bytes(struct wf_ps_store *s, const struct wf_message *m, int64_t version,
@@ -239,10 +268,11 @@ void wf_ps_bytes(struct wf_ps_store *s, const struct wf_message *m, int64_t vers
     int which = m->t == version ? h->now : !h->now;
     /* of the step under way, or of the last one */
     const struct wf_decision *d =
-        m->type == WF_MSG_RECORD && m->t < version ? &h->record : &s->decision;
+        m->type == WF_MSG_RECORD && (m->t < version || s->opts.leased) ? &h->record : &s->decision;
 
     out->n_body = 0;
     out->st = WEFT_OK;
+    out->own = NULL;
     out->rate = h->record_rate;
     out->mark = h->record_mark;
     out->decision = (struct wf_part){d->mem, d->n};

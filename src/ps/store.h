@@ -22,13 +22,22 @@ struct wf_blob {
 
 /* What a step of the servers does. Versions count all of them, the trainer's steps only updates. */
 enum wf_ps_kind {
-    WF_PS_UPDATE,  /* gradients, and an update */
-    WF_PS_SKIPPED, /* a gradient of a scaled loss is not finite: nothing is updated; if one
+    WF_PS_UPDATE,    /* gradients, and an update */
+    WF_PS_SKIPPED,   /* a gradient of a scaled loss is not finite: nothing is updated; if one
                     * contribution to an update says so, this is what it is */
-    WF_PS_SET,     /* parameters and state are replaced by what the first shard gives */
-    WF_PS_STILL,   /* nothing changes: batches of validation data are evaluated */
+    WF_PS_SET,       /* parameters and state are replaced by what the first shard gives */
+    WF_PS_STILL,     /* nothing changes: batches of validation data are evaluated */
+    WF_PS_MODELS,    /* an update: parameters become the sum of what is given */
+    WF_PS_KEEP_BEST, /* SET, and the values that tables have afterwards are kept */
+    WF_PS_TAKE_BEST, /* SET, but tables get the values that were kept */
     WF_PS_KINDS
 };
+
+/* Whether the step replaces parameters and state, of dense variables at least. */
+static inline bool wf_ps_replaces(enum wf_ps_kind kind)
+{
+    return kind == WF_PS_SET || kind == WF_PS_KEEP_BEST || kind == WF_PS_TAKE_BEST;
+}
 
 /* Where a step is in training; all contributions to it say the same, but for SKIPPED. */
 struct wf_ps_mark {
@@ -56,18 +65,21 @@ struct wf_ps_payload {
      * placed (versions.h). */
     const _Atomic int64_t *begun;
     void *placed;
+    int64_t version; /* likewise: which */
 };
 
 /* Where versions are published, for processes that map them: both as flat vectors, the even and the
  * odd ones. Before version t of a piece is overwritten, begun[2 piece + t mod 2] says by which; so
- * whoever reads looks afterwards whether it still says t. */
+ * whoever reads looks afterwards whether it still says t. A third vector has the means of records;
+ * meant[piece] says of which step, -1 while it is written. */
 struct wf_published {
-    float *flat[2]; /* NULL: versions are not published */
-    _Atomic int64_t *begun;
+    float *flat[2], *mean; /* NULL: versions are not published */
+    _Atomic int64_t *begun, *meant;
 };
 
-/* The layout of that memory: begun, then both vectors. */
-int64_t wf_ps_published_at(const struct wf_rules *rules, const struct wf_cut *cut, int odd);
+/* The layout of that memory: begun, meant, then the vectors. */
+enum { WF_PUBLISHED_EVEN, WF_PUBLISHED_ODD, WF_PUBLISHED_MEAN, WF_PUBLISHED_VECTORS };
+int64_t wf_ps_published_at(const struct wf_rules *rules, const struct wf_cut *cut, int vector);
 int64_t wf_ps_published_bytes(const struct wf_rules *rules, const struct wf_cut *cut);
 /* And of memory in which a worker leaves a contribution: its stamp, then [n_groups][n_dense]. */
 enum { WF_PS_SLOT_HEAD = 64 };
@@ -89,6 +101,7 @@ struct wf_ps_store_opts {
     weft_status (*load_rows)(void *arg, int piece, int64_t t, struct wf_blob *rows);
     void *load_arg;
     struct wf_published published; /* borrowed */
+    bool leased; /* versions come lease by lease (closing.c): workers take the norms */
     /* Whether the record of a step will be sent to a copy. NULL: always. */
     bool (*records)(void *arg, int piece);
     void *records_arg;
@@ -97,6 +110,8 @@ struct wf_ps_store_opts {
 weft_status wf_ps_store_new(weft_ctx *ctx, const struct wf_ps_store_opts *opts,
                             struct wf_ps_store **out);
 void wf_ps_store_free(struct wf_ps_store *s);
+/* Whether the mean of the record of step t is in published memory. */
+bool wf_ps_store_shows(const struct wf_ps_store *s, int piece, int64_t t);
 struct wf_ps_data wf_ps_store_data(struct wf_ps_store *s);
 /* How many rounds of norms the rules need. */
 int wf_ps_rounds(const struct wf_rules *rules);
@@ -117,6 +132,13 @@ weft_status wf_ps_store_accepts(const struct wf_ps_store *s, int piece, int64_t 
 weft_status wf_ps_store_read(struct wf_ps_store *s, int piece, const struct wf_blob *b,
                              struct wf_contribution **out);
 weft_status wf_ps_store_check(struct wf_ps_store *s, int piece, const struct wf_blob *b);
+/* With leases: the same for a part of a push, or its closing record (closes; whole: with the
+ * gradient). Rows of tables are read into p->given. */
+weft_status wf_ps_store_closes(struct wf_ps_store *s, int piece, struct wf_ps_payload *p,
+                               bool closes, bool whole);
+/* What a closing record says of clipping: factors by variable, as the decision of a message. */
+int64_t wf_ps_scale_bytes(const struct wf_rules *rules);
+void wf_ps_scale_write(const struct wf_rules *rules, const float *scale, char *to);
 /* The rows of a piece of tables, with slots; valid until the next call. */
 weft_status wf_ps_store_rows(struct wf_ps_store *s, int piece, struct wf_blob *out);
 /* The slots of a piece, one after the other, into memory of n_slots × count. */
@@ -135,10 +157,15 @@ struct wf_ps_bytes {
     struct wf_part decision;
     double rate;
     struct wf_ps_mark mark;
-    weft_status st; /* of tables: no memory for the body */
+    weft_status st;         /* of tables: no memory for the body */
+    struct wf_payload *own; /* of tables: where the body is; NULL: it is in vectors */
 };
 void wf_ps_bytes(struct wf_ps_store *s, const struct wf_message *m, int64_t version,
                  struct wf_ps_bytes *out);
+/* The body that was written for a message becomes the sender's, who gives the memory back when the
+ * message has left (by any thread). */
+struct wf_payload wf_ps_store_take_body(struct wf_ps_store *s, struct wf_payload *own);
+void wf_ps_store_give_body(struct wf_ps_store *s, struct wf_payload body);
 
 /* ---- a worker's side ------------------------------------------------------------------------- */
 

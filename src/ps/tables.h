@@ -34,6 +34,12 @@ struct wf_tables_sort {
 };
 void wf_tables_sort_free(weft_ctx *ctx, struct wf_tables_sort *s);
 
+/* Ids in [0, end) in rising order, those that are equal in the order they had, and where each was;
+ * valid until the next call. */
+weft_status wf_tables_sort_ids(weft_ctx *ctx, struct wf_tables_sort *s, int64_t n,
+                               const int64_t *ids, int64_t end, const int64_t **key,
+                               const int32_t **at);
+
 /* Rows [n_groups][n_vars] and sums as they are pushed: out[k] is for the k-th piece of tables.
  * only >= 0: all rows belong to that piece, and there is one out. */
 weft_status wf_tables_split(weft_ctx *ctx, const struct wf_tables_opts *o, int only, int n_groups,
@@ -54,22 +60,45 @@ void wf_tables_free(struct wf_tables *t);
 weft_status wf_tables_apply(struct wf_tables *t, struct wf_merge *merge,
                             const struct wf_contribution *mean, const struct wf_step *step,
                             const float *scale, int block, int64_t version);
+/* A step that sets rows: version + 1 has these values, of all tables; slots stay. block: as above.
+ * A row that may be forgotten counts as updated by `step`, the last one of training. */
+weft_status wf_tables_replace(struct wf_tables *t, const struct wf_contribution *rows, int block,
+                              int64_t version, int64_t step);
+/* The same; and the values of version + 1 are kept: what was kept before is dropped. */
+weft_status wf_tables_keep(struct wf_tables *t, const struct wf_contribution *rows, int block,
+                           int64_t version, int64_t step);
+/* A step after which all rows have the values that were kept, and nothing else is another one:
+ * slots stay. A row that was forgotten since counts as updated by `step`. They stay kept. */
+weft_status wf_tables_restore(struct wf_tables *t, int block, int64_t version, int64_t step);
+/* A step that updates nothing: version + 1 has the same rows. */
+void wf_tables_pass(struct wf_tables *t, int block, int64_t version);
 /* Whether a request for rows is valid: WEFT_EPEER with what is wrong. And its answer, at version t:
  * the newest one, or the previous one. */
 weft_status wf_tables_check(const struct wf_tables_opts *o, int piece, const char *p, int64_t n);
 weft_status wf_tables_answer(struct wf_tables *t, int64_t version, const char *p, int64_t n,
                              struct wf_payload *out);
-/* The rows of a block, -1: of all, with slots, and what those that version changed were before.
- * Taking them replaces the rows of the block. */
-weft_status wf_tables_dump(struct wf_tables *t, int block, int64_t version, struct wf_payload *out);
+/* The rows of a block, -1: of all, with slots, and what those that version changed were before;
+ * kept: and the values that are kept. Taking them replaces those of the block. */
+weft_status wf_tables_dump(struct wf_tables *t, int block, int64_t version, bool kept,
+                           struct wf_payload *out);
 weft_status wf_tables_take(struct wf_tables *t, int block, const char *p, int64_t n);
-/* Rows and slots of a table become these, as of version t. slot: by slot, [n][width]. */
+/* Rows and slots of a table become these, as of version and step t. slot: by slot, [n][width]; if
+ * the table forgets rows, slot[n_slots] is struct wf_seen [n]. */
 weft_status wf_tables_set(struct wf_tables *t, int var, int64_t version, int64_t n,
                           const int64_t *ids, const float *rows, const float *const *slot);
-/* The newest value of a row, then its slots; NULL: it was never updated. */
+/* The newest value of a row, then its slots, then struct wf_seen, if the table forgets rows; NULL:
+ * it was never updated, or is forgotten. */
 const float *wf_tables_find(const struct wf_tables *t, int var, int64_t id);
 typedef void wf_tables_fn(void *arg, int64_t id, const float *row);
 void wf_tables_each(const struct wf_tables *t, int var, wf_tables_fn *fn, void *arg);
+/* Whether values are kept; those of a table that are not the newest ones. existed: when they were
+ * kept. And as they are in checkpoints: ids [n][2], each with whether it existed; n 0: the newest
+ * ones are kept. version: of the rows. */
+bool wf_tables_keeps(const struct wf_tables *t);
+typedef void wf_tables_kept_fn(void *arg, int64_t id, bool existed, const float *row);
+void wf_tables_each_kept(const struct wf_tables *t, int var, wf_tables_kept_fn *fn, void *arg);
+weft_status wf_tables_set_kept(struct wf_tables *t, int var, int64_t version, int64_t n,
+                               const int64_t *ids, const float *rows);
 int64_t wf_tables_count(const struct wf_tables *t); /* rows in memory */
 
 weft_status wf_payload_grow(weft_ctx *ctx, struct wf_payload *b, int64_t more);

@@ -6,7 +6,7 @@
 
 /* Elements from which on a version is written past the caches: together with the previous one
  * and the gradients it is larger than most of them. */
-enum { STREAMED = 4 << 20 };
+enum { STREAMED = 1 << 20 };
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
@@ -43,6 +43,11 @@ static weft_status check_rate(const struct wf_held *h, int piece, int64_t t, dou
                       "and %d",
                       piece, (long long)t, (long long)h->mark.step, (long long)mark->step,
                       (int)h->mark.kind, (int)mark->kind);
+    if (mark->kind == WF_PS_TAKE_BEST && h->tables && !wf_tables_keeps(h->tables))
+        return wf_err(WEFT_EPEER,
+                      "piece %d, version %lld: values of tables are to be restored, and none were "
+                      "kept",
+                      piece, (long long)t);
     if (h->has_rate && (mark->control != h->mark.control || mark->fresh != h->mark.fresh))
         return wf_err(WEFT_EPEER,
                       "piece %d, step %lld: contributions after the control records of steps %lld "
@@ -68,7 +73,7 @@ static void note_rate(struct wf_held *h, const struct wf_ps_payload *p)
 }
 
 /* Bytes of a contribution in a message: gradients that are read where they are do not travel. */
-static weft_status check_size(const struct wf_ps_store *s, int piece, const struct wf_ps_payload *p)
+weft_status wf_given_check(const struct wf_ps_store *s, int piece, const struct wf_ps_payload *p)
 {
     const struct wf_held *h = &s->held[piece];
     int64_t sums = h->rules.n_sums * (int64_t)sizeof(double);
@@ -84,7 +89,7 @@ weft_status wf_ps_store_accepts(const struct wf_ps_store *s, int piece, int64_t 
     weft_status st = WEFT_OK;
 
     if (h->here && p->body.n > 0 && !h->tables)
-        st = check_size(s, piece, p);
+        st = wf_given_check(s, piece, p);
     return h->here && !st ? check_rate(h, piece, t, p->rate, &p->mark) : st;
 }
 
@@ -103,14 +108,22 @@ static weft_status lend(struct wf_ps_store *s, struct wf_held *h, const struct w
     return WEFT_OK;
 }
 
+weft_status wf_given_fill(struct wf_contribution *c, const struct wf_blob *b)
+{
+    int64_t sums = c->rules->n_sums * (int64_t)sizeof(double), dense = b->n - sums;
+
+    if (dense)
+        memcpy(c->dense, b->p, (size_t)dense);
+    memcpy(c->sums, b->p + dense, (size_t)sums);
+    return WEFT_OK;
+}
+
 /* Of a contribution: with its memory, where it has its own. */
 static weft_status take_body(struct wf_ps_store *s, int piece, struct wf_ps_payload *p,
                              struct wf_contribution **out)
 {
     struct wf_held *h = &s->held[piece];
-    const struct wf_blob *b = &p->body;
-    int64_t sums = h->rules.n_sums * (int64_t)sizeof(double), dense = b->n - sums;
-    weft_status st = check_size(s, piece, p);
+    weft_status st = wf_given_check(s, piece, p);
 
     if (st)
         return st;
@@ -120,12 +133,7 @@ static weft_status take_body(struct wf_ps_store *s, int piece, struct wf_ps_payl
         return WEFT_OK;
     }
     st = p->lent ? lend(s, h, p, out) : wf_tree_take(&h->tree, out);
-    if (st)
-        return st;
-    if (dense)
-        memcpy((*out)->dense, b->p, (size_t)dense);
-    memcpy((*out)->sums, b->p + dense, (size_t)sums);
-    return WEFT_OK;
+    return st ? st : wf_given_fill(*out, &p->body);
 }
 
 weft_status wf_ps_store_read(struct wf_ps_store *s, int piece, const struct wf_blob *b,
@@ -202,6 +210,18 @@ static bool is_kept(const struct wf_held *h)
     return true;
 }
 
+/* Without an optimizer. */
+static bool is_aside(enum wf_ps_kind kind)
+{
+    return wf_ps_replaces(kind) || kind == WF_PS_STILL || kind == WF_PS_MODELS;
+}
+
+/* With rows of tables that are set. */
+static bool gives_rows(enum wf_ps_kind kind)
+{
+    return kind == WF_PS_SET || kind == WF_PS_KEEP_BEST;
+}
+
 static struct wf_step step_of(const struct wf_held *h)
 {
     bool has_rate = !isnan(h->record_rate);
@@ -251,6 +271,24 @@ static weft_status keep_partials(struct wf_ps_store *s, int piece, int round)
     return WEFT_OK;
 }
 
+/* Of which step the mean in published memory is, for who reads it there. */
+static void say_meant(struct wf_ps_store *s, int piece, int64_t t)
+{
+    if (s->held[piece].mean != s->held[piece].shown)
+        return;
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&s->opts.published.meant[piece], t, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+}
+
+bool wf_ps_store_shows(const struct wf_ps_store *s, int piece, int64_t t)
+{
+    const struct wf_held *h = &s->held[piece];
+
+    return h->here && h->mean && h->mean == h->shown &&
+           atomic_load_explicit(&s->opts.published.meant[piece], memory_order_relaxed) == t;
+}
+
 /* The record of a step of few shards, in one pass; or without a record nothing yet: then
  * contributions become the next version in one pass. */
 static weft_status reduce_lazy(struct wf_ps_store *s, int piece, int64_t t)
@@ -264,15 +302,17 @@ static weft_status reduce_lazy(struct wf_ps_store *s, int piece, int64_t t)
         return wf_err(WEFT_EPEER, "step %lld has no samples", (long long)t);
     if (!records)
         return WEFT_OK;
-    if (!h->mean)
-        st = wf_tree_take(&h->tree, &h->mean);
-    if (!st)
-        st = wf_merge_pass(h->merge, &h->tree, h->total, h->params[h->now], h->mean->dense, NULL,
-                           NULL);
-    if (!st)
-        memcpy(h->mean->sums, h->total->sums, (size_t)h->rules.n_sums * sizeof(double));
+    st = wf_held_take_mean(s, piece);
+    if (st)
+        return st;
+    say_meant(s, piece, -1);
+    st = wf_merge_pass(h->merge, &h->tree, h->total, h->params[h->now], h->mean->dense, NULL, NULL);
+    if (st)
+        return st;
+    memcpy(h->mean->sums, h->total->sums, (size_t)h->rules.n_sums * sizeof(double));
     h->total = NULL;
-    return st;
+    say_meant(s, piece, t);
+    return WEFT_OK;
 }
 
 static weft_status reduce_now(struct wf_ps_store *s, int piece, int64_t t)
@@ -281,8 +321,7 @@ static weft_status reduce_now(struct wf_ps_store *s, int piece, int64_t t)
     weft_status st;
 
     (void)s;
-    wf_tree_give(&h->tree, h->mean);
-    h->mean = NULL;
+    wf_held_give_mean(h);
     st = wf_tree_sum(&h->tree, &h->mean);
     if (st)
         return st;
@@ -292,19 +331,19 @@ static weft_status reduce_now(struct wf_ps_store *s, int piece, int64_t t)
                                          : WEFT_OK;
 }
 
-/* A step without gradients: what the first shard gave, or sums alone, or nothing. */
+/* A step without gradients: what the first shard gave, or copies of models, or sums alone, or
+ * nothing. */
 static weft_status reduce_aside(struct wf_ps_store *s, int piece)
 {
     struct wf_held *h = &s->held[piece];
     weft_status st;
 
-    wf_tree_give(&h->tree, h->mean);
-    h->mean = NULL;
+    wf_held_give_mean(h);
     h->merge->n_partials = 0; /* it has no norms */
     st = wf_tree_sum(&h->tree, &h->mean);
     if (!st && !h->mean && h->tables)
         st = wf_tree_take(&h->tree, &h->mean);
-    if (!st && h->tables)
+    if (!st && h->tables && !gives_rows(h->record_mark.kind))
         wf_contribution_clear(h->mean);
     return st || s->n_rounds == 0 ? st : keep_partials(s, piece, 0);
 }
@@ -321,14 +360,14 @@ static weft_status reduce(void *arg, int piece, int64_t t, bool *gone)
     h->recorded = false;
     h->total = NULL;
     step = step_of(h);
-    if (h->mark.kind == WF_PS_SET || h->mark.kind == WF_PS_STILL) {
+    if (is_aside(h->mark.kind) || (s->opts.leased && h->mark.kind == WF_PS_SKIPPED)) {
         st = reduce_aside(s, piece);
         *gone = !st && !is_kept(h);
         return st;
     }
     st = h->tree.lazy ? reduce_lazy(s, piece, t) : reduce_now(s, piece, t);
     *gone = !st && !is_kept(h);
-    if (st || *gone || s->n_rounds == 0)
+    if (st || *gone || s->n_rounds == 0 || s->opts.leased)
         return st;
     st = wf_merge_norms(h->merge, h->mean, &step);
     return st ? st : keep_partials(s, piece, 0);
@@ -382,10 +421,12 @@ static weft_status half(void *arg, int piece, int64_t t)
     const struct wf_decision *d = h->recorded ? &h->record : &s->decision;
     struct wf_step step = step_of(h);
     size_t bytes = (size_t)h->rules.n_dense * sizeof(float);
-    struct wf_version v = {.from = h->params[h->now], .params = h->params[!h->now]};
+    struct wf_version v = {.from = h->params[h->now],
+                           .params = h->params[!h->now],
+                           .streams = s->rules->n_dense > STREAMED};
     weft_status st;
 
-    if (h->tables || h->record_mark.kind == WF_PS_SET || h->record_mark.kind == WF_PS_STILL) {
+    if (h->tables || is_aside(h->record_mark.kind)) {
         /* no norm is taken over a table's updates: they are made all at once */
         h->merge->n_partials = 0;
         return s->n_rounds < 2 ? WEFT_OK : keep_partials(s, piece, 1);
@@ -417,19 +458,22 @@ static weft_status record(void *arg, int piece, int64_t t, const void *payload)
 {
     struct wf_ps_store *s = arg;
     struct wf_held *h = &s->held[piece];
-    const struct wf_ps_payload *p = payload;
+    struct wf_ps_payload *p = (struct wf_ps_payload *)(uintptr_t)payload;
     int64_t dense = h->rules.n_dense * (int64_t)sizeof(float);
     int64_t bytes = dense + h->rules.n_sums * (int64_t)sizeof(double);
-    bool empty = p->body.n == 0 && p->mark.kind == WF_PS_STILL;
+    bool empty = p->body.n == 0 &&
+                 (p->mark.kind == WF_PS_STILL || (s->opts.leased && p->mark.kind == WF_PS_SKIPPED));
     weft_status st = WEFT_OK;
 
     (void)t;
     if (!h->tables && !empty && p->body.n != bytes)
         return wf_held_wrong_size(piece, p->body.n, bytes);
-    if (empty && !h->tables) {
-        wf_tree_give(&h->tree, h->mean);
-        h->mean = NULL;
-    } else if (!h->mean)
+    if (h->mean == h->shown || ((empty || p->given) && !h->tables))
+        wf_held_give_mean(h);
+    if (p->given && !h->tables) {
+        h->mean = p->given;
+        p->given = NULL;
+    } else if (!h->mean && (!empty || h->tables))
         st = wf_tree_take(&h->tree, &h->mean);
     if (!st)
         st = wf_decision_copy(s, &h->record, p->decision.p, p->decision.n);
@@ -439,13 +483,59 @@ static weft_status record(void *arg, int piece, int64_t t, const void *payload)
     }
     if (st)
         return st;
-    if (!h->tables && !empty) {
+    if (!h->tables && !empty && p->body.p) {
         memcpy(h->mean->dense, p->body.p, (size_t)dense);
         memcpy(h->mean->sums, p->body.p + dense, (size_t)(bytes - dense));
     }
     h->record_rate = p->rate;
     h->record_mark = p->mark;
     h->recorded = true;
+    h->halved = -1;
+    return WEFT_OK;
+}
+
+/* What a piece is at the next version besides parameters. */
+static void next_sums(const struct wf_ps_store *s, const struct wf_held *h, int piece)
+{
+    const double *sums = h->mean ? h->mean->sums : NULL;
+    double *to = h->sums[!h->now];
+
+    if (s->opts.cut->piece[piece].state)
+        wf_ps_next_kept(&s->opts, &h->record_mark, sums, h->sums[h->now], to);
+    else if (sums)
+        memcpy(to, sums, (size_t)h->rules.n_sums * sizeof *to);
+}
+
+/* A step without an optimizer: the next version is what this one is, or what was given. */
+static weft_status apply_aside(struct wf_ps_store *s, int piece, int block, int64_t t)
+{
+    struct wf_held *h = &s->held[piece];
+    struct wf_step step = step_of(h);
+    struct wf_version v = {.params = h->params[!h->now]};
+    bool models = h->record_mark.kind == WF_PS_MODELS;
+    bool sets = models || wf_ps_replaces(h->record_mark.kind);
+
+    if (h->tables && h->record_mark.kind == WF_PS_SET)
+        return wf_tables_replace(h->tables, h->mean, block, t, h->record_mark.step);
+    if (h->tables && h->record_mark.kind == WF_PS_KEEP_BEST)
+        return wf_tables_keep(h->tables, h->mean, block, t, h->record_mark.step);
+    if (h->tables && h->record_mark.kind == WF_PS_TAKE_BEST)
+        return wf_tables_restore(h->tables, block, t, h->record_mark.step);
+    if (h->tables) {
+        wf_tables_pass(h->tables, block, t);
+        return WEFT_OK;
+    }
+    if (sets && h->rules.n_dense && !h->mean)
+        return wf_err(WEFT_EPEER, "piece %d, version %lld: nothing was given to replace it", piece,
+                      (long long)t);
+    wf_held_begin(s, piece, t + 1);
+    if (h->rules.n_dense)
+        memcpy(h->params[!h->now], sets ? h->mean->dense : h->params[h->now],
+               (size_t)h->rules.n_dense * sizeof(float));
+    if (models && h->rules.n_dense)
+        wf_merge_constrain(h->merge, &step, &v);
+    next_sums(s, h, piece);
+    h->now = !h->now;
     h->halved = -1;
     return WEFT_OK;
 }
@@ -465,6 +555,11 @@ static weft_status apply_pass(struct wf_ps_store *s, int piece, int64_t t)
     st = wf_merge_pass(h->merge, &h->tree, h->total, v.from, NULL, &step, &v);
     if (st)
         return st;
+    if (!is_kept(h) && s->opts.leased) { /* see closing.c: no one will have this version */
+        h->total = NULL;
+        h->record_mark.kind = WF_PS_SKIPPED;
+        return apply_aside(s, piece, -1, t);
+    }
     if (!is_kept(h)) /* a worker that is alive keeps them until it has the next version */
         return wf_err(WEFT_EPEER,
                       "piece %d, step %lld: a worker changed its gradients while they "
@@ -473,39 +568,6 @@ static weft_status apply_pass(struct wf_ps_store *s, int piece, int64_t t)
     wf_merge_finish(h->merge, &step, 0, NULL, wf_decision_scale(&h->record), &v);
     memcpy(h->sums[!h->now], h->total->sums, (size_t)h->rules.n_sums * sizeof(double));
     h->now = !h->now;
-    return WEFT_OK;
-}
-
-/* What a piece is at the next version besides parameters. */
-static void next_sums(const struct wf_ps_store *s, const struct wf_held *h, int piece)
-{
-    const double *sums = h->mean ? h->mean->sums : NULL;
-    double *to = h->sums[!h->now];
-
-    if (s->opts.cut->piece[piece].state)
-        wf_ps_next_kept(&s->opts, &h->record_mark, sums, h->sums[h->now], to);
-    else if (sums)
-        memcpy(to, sums, (size_t)h->rules.n_sums * sizeof *to);
-}
-
-/* A step that updates nothing: the next version is what this one is, or what was given. */
-static weft_status apply_aside(struct wf_ps_store *s, int piece, int64_t t)
-{
-    struct wf_held *h = &s->held[piece];
-    bool sets = h->record_mark.kind == WF_PS_SET;
-
-    if (h->tables)
-        return WEFT_OK;
-    if (sets && h->rules.n_dense && !h->mean)
-        return wf_err(WEFT_EPEER, "piece %d, version %lld: nothing was given to replace it", piece,
-                      (long long)t);
-    wf_held_begin(s, piece, t + 1);
-    if (h->rules.n_dense)
-        memcpy(h->params[!h->now], sets ? h->mean->dense : h->params[h->now],
-               (size_t)h->rules.n_dense * sizeof(float));
-    next_sums(s, h, piece);
-    h->now = !h->now;
-    h->halved = -1;
     return WEFT_OK;
 }
 
@@ -526,7 +588,7 @@ static weft_status apply(void *arg, int piece, int block, int64_t t)
     if (!h->recorded)
         st = wf_decision_copy(s, &h->record, s->decision.mem, s->decision.n);
     if (h->record_mark.kind != WF_PS_UPDATE)
-        return st ? st : apply_aside(s, piece, t);
+        return st ? st : apply_aside(s, piece, block, t);
     if (h->tables)
         return st ? st
                   : wf_tables_apply(h->tables, h->merge, h->mean, &step,
@@ -543,6 +605,10 @@ static weft_status apply(void *arg, int piece, int block, int64_t t)
     }
     memcpy(v.slot, h->slot, sizeof v.slot);
     sums = wf_decision_sums(s, &h->record, &n);
+    if (s->opts.leased) { /* variables are not cut: this server has all of the second round */
+        sums = h->partial[1];
+        n = h->n_partial[1];
+    }
     if (h->rules.n_dense)
         wf_merge_finish(h->merge, &step, n, sums, wf_decision_scale(&h->record), &v);
     next_sums(s, h, piece);

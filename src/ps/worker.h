@@ -23,8 +23,11 @@ struct kept {
     void *given;
     atomic_int pins; /* sends under way */
     bool forgotten;
-    bool early; /* it is not complete: only what is ready is sent */
+    bool early;  /* it is not complete: only what is ready is sent */
+    char *scale; /* with leases, when it is closed: factors of clipping; NULL: there are none */
 };
+
+struct wf_leasing;
 
 struct wf_ps_worker {
     struct wf_site node;
@@ -35,6 +38,7 @@ struct wf_ps_worker {
     bool made;
     uint64_t history; /* that the caller's memory belongs to; 0: none yet */
     bool restores;    /* the job is in another one: the caller has to go back to its start */
+    bool unsure;      /* with leases: it has to if nothing has been computed since that start */
     int64_t saved;    /* the last checkpoint of this history that is complete; -1: none */
     int64_t holds;    /* the one that the job would go back to; -1: not known */
     bool changed;     /* the memory is no longer that of the start */
@@ -46,6 +50,7 @@ struct wf_ps_worker {
     int64_t pending_t;
     int pending_shard;
     struct kept *kept;
+    struct wf_payload *spare_rows; /* of one that is gone, for the next; NULL: there are none */
     int *missing; /* by piece: gradients that are not ready, of the shard that is computed */
     struct wf_part *part; /* of a push */
     struct kept **run;    /* by shard: what is added up */
@@ -59,6 +64,7 @@ struct wf_ps_worker {
     struct wf_lookup *lookup; /* NULL: there are no tables */
     double waited_s;
     int64_t samples, told_ns; /* that it has computed; when the chief was told */
+    int64_t aside;            /* steps up to now that trained nothing: they validated */
     /* Where the caller is: at step `at`; busy: it reads the memory, which must not change. */
     int64_t at;
     bool busy, begun;
@@ -72,6 +78,8 @@ struct wf_ps_worker {
     struct wf_ps_save *save; /* the checkpoint under way; NULL: none */
     bool ends;               /* it is being stopped: whoever waits returns */
     bool rejoin;             /* the job continues without this process: it has to join again */
+    /* NULL: steps. With leases, of `m` only what others read is kept up: the view, and the step. */
+    struct wf_leasing *leasing;
 };
 
 /* Those of version t. */
@@ -99,12 +107,26 @@ weft_status wf_ps_worker_carry_out(struct wf_ps_worker *w);
  * (all: nothing is being sent). */
 weft_status wf_ps_worker_push(struct wf_ps_worker *w, const struct wf_message *m);
 void wf_ps_worker_reap(struct wf_ps_worker *w, bool all);
+void wf_ps_worker_free_rows(struct wf_ps_worker *w, struct wf_payload *rows);
+/* The same for what a lease gives to a piece, or its closing record. t: the lease. */
+weft_status wf_ps_worker_close(struct wf_ps_worker *w, const struct wf_message *m);
+/* What a shard gives, kept until it is forgotten: all of it; or the gradients of a variable, after
+ * which `ready` is called for each piece that is complete. */
+weft_status wf_ps_worker_keep(struct wf_ps_worker *w, int64_t t, int shard,
+                              const struct wf_ps_given *what, const float *scale);
+typedef weft_status wf_ps_ready_fn(struct wf_ps_worker *w, int64_t t, int shard, int piece);
+weft_status wf_ps_worker_keep_part(struct wf_ps_worker *w, int64_t t, int shard, int var,
+                                   const bool *reached, const struct wf_ps_given *what,
+                                   wf_ps_ready_fn *ready);
 /* images.c: likewise. */
 void wf_ps_worker_ask_slots(struct wf_ps_worker *w, int64_t now);
 void wf_ps_worker_take_slots(struct wf_ps_worker *w, const struct wf_arrived *a);
 void wf_ps_worker_send_image(struct wf_ps_worker *w, const struct wf_arrived *a);
 /* back.c: for the machine. A new history begins. */
 void wf_ps_worker_restart(void *arg);
+/* A server, or the chief, wants something of this worker that belongs to version t. If the job
+ * begins there, nothing has been computed. */
+void wf_ps_worker_at_start(struct wf_ps_worker *w, int64_t t);
 /* The chief is told of the last checkpoint. */
 void wf_ps_worker_tell_saved(struct wf_ps_worker *w);
 /* Why something cannot be finished. */

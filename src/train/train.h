@@ -73,6 +73,9 @@ enum wf_said {
     WF_N_SAID
 };
 
+/* What becomes of the copies that workers have trained (weft_compile_opts.merge). */
+enum wf_merging { WF_MERGE_MEAN, WF_MERGE_MODELS, WF_MERGE_SUM };
+
 struct weft_trainer {
     weft_ctx *ctx;
     weft_model *model;
@@ -92,7 +95,10 @@ struct weft_trainer {
     int n_class_weights, class_output; /* and the output they apply to */
     float *class_weights;
     int shards, accumulate;
-    int pending;          /* batches accumulated since the last update */
+    bool rounds; /* workers update: `accumulate` batches are a round (rounds.h) */
+    enum wf_merging merging;
+    int64_t round_end;    /* a round ends with this step, if it comes first; 0: none */
+    int pending;          /* batches accumulated since the last update, or of the round */
     const char *stateful; /* a layer whose states carry over from batch to batch; NULL: none */
     int64_t state_batch;  /* the samples of each batch in this case */
     int drawn;            /* shards since the last update: random numbers depend on it */
@@ -125,9 +131,11 @@ struct weft_trainer {
                           * finite */
     /* of a job, for checkpoints: its settings and its file (settings.h); NULL: none */
     const char *settings, *job_text;
-    char *recorded;   /* the file as it was trained with, later changes included; NULL: job_text */
-    int n_changed;    /* settings that are not those of the checkpoint it began with */
-    const char *base; /* for checkpoints: the architecture that the model began with, or NULL */
+    char *recorded; /* the file as it was trained with, later changes included; NULL: job_text */
+    const void *keeper; /* the callback whose best values servers keep; NULL: none */
+    bool pauses;        /* train_end is called, and a later run resumes */
+    int n_changed;      /* settings that are not those of the checkpoint it began with */
+    const char *base;   /* for checkpoints: the architecture that the model began with, or NULL */
     char *
         learned; /* what the pipeline learned, as JSON, for checkpoints and saved models; or NULL */
     int64_t n_learned;

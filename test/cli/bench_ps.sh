@@ -12,7 +12,8 @@ gone() { [ ! -d "/proc/$1" ] || grep -q '^State:[[:space:]]*Z' "/proc/$1/status"
 want 0 "usage: weft bench ps" "$WEFT" bench ps --help
 want 2 "bench ps" "$WEFT" bench ps --transport rdma
 want 2 "did you mean 'mlp-s'" "$WEFT" bench ps --workload mlps
-want 2 "there is: sync" "$WEFT" bench ps --consistency never
+want 2 "there are: sync, async" "$WEFT" bench ps --consistency never
+want 2 "needs --workload" "$WEFT" bench ps --consistency async
 want 2 "at least 1" "$WEFT" bench ps --workers 0
 want 2 "--batch 1 to" "$WEFT" bench ps --batch 2000000
 want 2 "is for --simulate" "$WEFT" bench ps --svg a.svg
@@ -32,6 +33,11 @@ want 0 "speed-up over one worker: " "$WEFT" bench ps --workload softmax64 --work
 want 0 " % of the time; 0.01 MB a step and worker" "$WEFT" bench ps --workload softmax64 --transport tcp --against none --blocks 1 --steps 5
 "$WEFT" bench ps --workload softmax64 --workers 2 --against unreplicated --servers 2 --blocks 1 --steps 5 --json three.json
 check "no ratios" grep -q '"of_unreplicated": [0-9.]*, "speedup": [0-9.]*' three.json
+
+# Asynchronous training: all workers count; in turns with synchronous.
+"$WEFT" bench ps --workload softmax64 --workers 2 --consistency async --blocks 2 --steps 50 --json async.json
+check "no asynchronous steps" grep -q '"consistency": "async".*"steps_s": [0-9]*[1-9].*"staleness": [0-9.]*' async.json
+want 0 "sync over stale(2), in samples/s: " "$WEFT" bench ps --workload mlp-s --workers 2 --consistency "stale(2)" --against sync --blocks 1 --steps 20
 
 # Predictions: what was measured, six real jobs with what is predicted of them, and all sizes.
 "$WEFT" bench ps --simulate --workload softmax64 --blocks 1 --steps 3 --json model.json --svg model.svg ||

@@ -121,6 +121,15 @@ ended 0
 grep -q "worker/0 ended\|ps/1 ended" err.txt && { echo "FAILED: what was drained was started again"; bad=$((bad + 1)); }
 same_bits "shm"
 
+# directories below others that are not there yet
+"$WEFT" launch job.yaml --ps 1 --workers 2 --set checkpoint.dir=deep/er/ckpt --set log.dir=deep/logs >out.txt 2>err.txt &
+launcher=$!
+for ((i = 0; i < 150; i++)); do "$WEFT" ctl deep/er/ckpt status --json 2>/dev/null | grep -q '"step": [1-9]' && break; sleep 0.2; done
+want 0 "worker/1     runs" "$WEFT" ctl deep/logs status
+want 3 "another \`weft launch\` runs in deep/er/ckpt" timeout 30 "$WEFT" launch job.yaml --set checkpoint.dir=deep/er/ckpt --set log.dir=other
+want 0 "the job stops" "$WEFT" ctl deep/er/ckpt stop
+wait $launcher || { echo "FAILED: exit code $?"; cat err.txt; bad=$((bad + 1)); }
+
 # over tls: a server and a worker more, and less
 start --transport tls --token-file token
 want 0 "1 further task of role ps" "$WEFT" ctl ckpt add --ps 1 --workers 1

@@ -51,6 +51,25 @@ wait $w1 || { echo "FAILED: worker/1"; cat worker-1.txt; bad=$((bad + 1)); }
 same job/model.safetensors wanted
 wait 2>/dev/null
 
+# A database is not lent: the error says what to do.
+if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; then
+    (cd job && python3 -c "import sqlite3; c = sqlite3.connect('d.sqlite'); c.execute('create table t(a real, b real, kind integer)')
+c.executemany('insert into t values(?, ?, ?)', [(i % 3, 3 - i % 3, i % 3) for i in range(90)]); c.commit()")
+    sed -e 's/path: data.csv, label: kind, index: true/path: d.sqlite, query: \"select * from t\", label: kind/; s/path: data.csv/path: d.sqlite/; /validation_split/d' job/job.yaml >job/sql.yaml
+    if ! "$WEFT" train job/sql.yaml --log none 2>&1 | grep -q "has no SQLite"; then
+        "$WEFT" launch job/sql.yaml --ps 1 --workers 2 --remote 1 --token-file token2 >out.txt 2>err.txt &
+        l=$!
+        for ((i = 0; i < 600; i++)); do grep -q 'weft node --join' err.txt && break; kill -0 $l || break; sleep 0.05; done
+        address=$(sed -n 's/.*--join \([^ ]*\) .*/\1/p' err.txt)
+        [ -n "$address" ] || { echo "FAILED: a door"; cat err.txt; }
+        cd bare || exit 1
+        want 3 "databases are not lent by other tasks, as other data files are: copy it here" timeout 60 "$WEFT" node --join "$address" --token-file ../token2
+        cd ..
+        kill $l
+        wait $l
+    fi
+fi
+
 # 3. Nothing to borrow from: an error that names the file, and it does not take forever.
 cd bare || exit 1
 want 3 "data.csv: no task that has it answered within 2 s" timeout 100 "$WEFT" node --task worker/0 --cluster "$cluster" --borrow "uds:$dir/tmp/nobody" \

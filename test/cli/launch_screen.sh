@@ -51,6 +51,12 @@ done
 check "workers have a loss and a step" grep -qE '^worker/0 +(running|done) +[0-9]+ +[0-9]+ +[0-9]\.[0-9]+ +[0-9.]+ [kM]?B/s +[0-9]+ %' seen.txt
 check "the end is an event" grep -qE '^[0-9:]{8} worker/0 has finished' final.txt
 
+# a tiny screen: what is repainted fits it, or lines would stay
+rm -rf ckpt
+env TERM=xterm script -qec "stty cols 60 rows 6; '$WEFT' launch job.yaml --ps 2 --workers 2" /dev/null </dev/null >raw.txt
+most=$(grep -oE "$esc\[[0-9]+A" raw.txt | grep -oE '[0-9]+' | sort -n | tail -1)
+[ "${most:-99}" -le 5 ] || { echo "FAILED: ${most:-?} lines are repainted on a screen of 6"; bad=$((bad + 1)); }
+
 # a killed server is seen, and Ctrl-C
 rm -rf ckpt
 on 80 "'$WEFT' launch job.yaml --ps 2 --workers 2 --set train.epochs=100000 & sleep 2; kill -9 \$(pgrep -P \$! -f -- '--task ps/1 '); sleep 1; kill -INT \$!; wait \$!; echo code \$?"

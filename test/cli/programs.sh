@@ -1,6 +1,7 @@
 #!/bin/bash
 # The example programs on parameter servers: they learn, ten workers give the bits of one process, and
-# a worker or a server that is killed changes no bit.
+# a worker or a server that is killed changes no bit; asynchronous sessions end at their step, whoever is
+# killed, and resume.
 # ctest-timeout: 300
 set -eu
 dir=$(mktemp -d)
@@ -63,3 +64,19 @@ for victim in worker/1 worker/0 ps/0 chief/0; do
         cmp "$f" "$name/${f#plain/}" || fail "mlp: $victim was killed, and $f differs"
     done
 done
+
+# Asynchronous: any order of shards, but all of them, up to the requested step.
+for victim in none worker/1 worker/0 ps/0 chief/0; do
+    name=async-${victim%/*}${victim#*/}
+    consistency=async
+    [ "$victim" = worker/1 ] && consistency="stale(2)"
+    stdbuf -oL "$bin/mlp" 1500 "$name" "$consistency" >"$name.log" 2>&1 &
+    parent=$!
+    [ "$victim" = none ] || kill_task $parent "$victim" "$name.log" '^step [3-9]..:'
+    wait $parent || { cat "$name.log"; fail "mlp, asynchronous: $victim was killed"; }
+    [ "$(ls "$name/ckpt" | tail -1)" = ckpt-000001500 ] || fail "mlp, asynchronous, $victim was killed: the last checkpoint is $(ls "$name/ckpt" | tail -1)"
+    grep -q '^step 1[45]..: .*accuracy 0\.[89]' "$name.log" || fail "mlp, asynchronous, did not learn: $(cat "$name.log")"
+done
+"$bin/mlp" 2000 async-none "stale(1)" >more.log 2>&1 || { cat more.log; fail "mlp does not resume in another mode"; }
+grep -q '^step 1[56]..:' more.log || fail "mlp does not resume where it was: $(cat more.log)"
+[ "$(ls async-none/ckpt | tail -1)" = ckpt-000002000 ] || fail "mlp does not resume to its step"

@@ -35,7 +35,7 @@ for columns in 40 80 100; do
     check "lines fit $columns columns" awk -v w=$columns '/loss:/ && length($0) >= w { bad = 1 } END { exit bad || !NR }' seen.txt
     check "loss of validation at $columns columns" grep -q "val_loss" seen.txt
 done
-on 80 NO_COLOR=1 --
+on 80 NO_COLOR=1 -- --set train.epochs=10
 check "no colors" bash -c "! grep -qF '$esc[32m' raw.txt"
 check "a bar that is not full" grep -qE '[0-9] =*--+ ' seen.txt
 

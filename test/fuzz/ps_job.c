@@ -43,11 +43,36 @@ static weft_status take_step(struct wf_ps_data *d, const struct wf_ps_store_opts
     return st;
 }
 
+/* The same by a lease. */
+static weft_status take_lease(struct wf_ps_store *s, struct wf_ps_data *d,
+                              const struct wf_ps_store_opts *o, int piece)
+{
+    int64_t n = wf_ps_push_bytes(o, piece);
+    struct wf_ps_payload p = {.body = {calloc(1, (size_t)n + 8), n}};
+    struct wf_message m = {.type = WF_MSG_CLOSE, .piece = piece, .whole = true, .payload = &p};
+    weft_status st = d->load(d->arg, piece, 0);
+
+    if (!st)
+        st = wf_ps_store_closes(s, piece, &p, true, true);
+    if (!st)
+        st = d->hold(d->arg, piece, 3, 1, &m);
+    wf_ps_store_give(s, piece, p.given);
+    free((void *)(uintptr_t)p.body.p);
+    if (!st)
+        st = d->close(d->arg, piece, 0, 3, 1);
+    if (!st)
+        st = d->apply(d->arg, piece, -1, 0);
+    if (!st)
+        d->release(d->arg, piece, 3, 1);
+    return st;
+}
+
 static void serve(weft_ctx *ctx, const struct wf_ps_job *job)
 {
     struct wf_ps_store_opts o = {.rules = &job->rules,
                                  .n_logs = job->n_logs,
                                  .logs = job->logs.n_batches ? &job->logs : NULL,
+                                 .leased = job->plan.window > 0,
                                  .load = load};
     struct wf_ps_store *s = NULL;
     struct wf_cut *cut;
@@ -63,7 +88,9 @@ static void serve(weft_ctx *ctx, const struct wf_ps_job *job)
     d = wf_ps_store_data(s);
     d.begin(d.arg, 0);
     st = WEFT_OK;
-    for (int i = 0; i < cut->n_pieces && !st; i++)
+    for (int i = 0; i < cut->n_pieces && !st && o.leased; i++)
+        st = take_lease(s, &d, &o, i);
+    for (int i = 0; i < cut->n_pieces && !st && !o.leased; i++)
         st = take_step(&d, &o, i, job->plan.n_shards, job->plan.n_rounds);
     for (int r = 0; r < job->plan.n_rounds && !st; r++) {
         st = d.decide(d.arg, 0, r);
@@ -72,7 +99,7 @@ static void serve(weft_ctx *ctx, const struct wf_ps_job *job)
         for (int i = 0; i < cut->n_pieces && r + 1 < job->plan.n_rounds && !st; i++)
             st = d.own_partial(d.arg, i, 0, 1);
     }
-    for (int i = 0; i < cut->n_pieces && !st; i++)
+    for (int i = 0; i < cut->n_pieces && !st && !o.leased; i++)
         st = d.apply(d.arg, i, -1, 0);
     wf_ps_store_free(s);
     wf_cut_free(cut);

@@ -229,6 +229,7 @@ const struct rule rules[] = {
     {"matmul_apply", NULL, 0, "plans"},
     {"batch_norm_act", NULL, 0, "devices"},
     {"batch_norm_act_grad", NULL, 0, "devices"},
+    {"layer_norm_grad_add", NULL, 0, "devices"},
     {"transfer", NULL, 0,
      "devices"}, /* with memory of their own: test/unit/exec/device_away_test */
 };

@@ -95,7 +95,7 @@ void sim_check_announced(struct world *w, const struct node *n, const struct wf_
                  (long long)w->announced[m->piece], (long long)m->t);
     w->announced[m->piece] = wf_max_i64(w->announced[m->piece], m->t);
     if (h->backup != WF_NOBODY && e->number == w->epoch->number) {
-        const struct node *b = &w->node[h->backup];
+        const struct node *b = sim_at(w, h->backup);
 
         if (b->alive && wf_epoch_has(e, h->backup, b->incarnation) &&
             b->m.server.piece[m->piece].version < m->t)
@@ -124,7 +124,7 @@ void sim_check_pull(struct world *w, const struct wf_server *s, const struct wf_
         return;
     for (int i = 0; i < w->c->plan.n_pieces; i++) {
         int holder = w->epoch->holders[i].primary;
-        const struct node *n = &w->node[holder];
+        const struct node *n = sim_at(w, holder);
 
         if (n->alive && n->m.server.view.belongs &&
             n->m.server.view.epoch->number == w->epoch->number &&
@@ -190,13 +190,26 @@ void sim_check_node(struct world *w, int i)
         sim_fail(w, "node %d: term or epoch went back", i);
     if (n->role != WF_ROLE_CHIEF)
         check_versions(w, i, e);
+    for (int k = 0; n->role == WF_ROLE_CHIEF && k < w->c->n_nodes; k++) {
+        int cost = (int)wf_busy_cost(&n->m.chief.known[k]);
+
+        w->result->n.relieved += n->heard[k].cost && cost != n->heard[k].cost;
+        n->heard[k].cost = cost;
+    }
+    for (int k = 0; n->role == WF_ROLE_CHIEF && w->c->stall_ns && k < w->c->n_nodes; k++) {
+        bool stalled = n->m.chief.known[k].stalled;
+
+        n->heard[k].stalled_at = !stalled                 ? 0
+                                 : n->heard[k].stalled_at ? n->heard[k].stalled_at
+                                                          : wf_max_i64(w->now, 1);
+    }
     n->seen_term = term;
     n->seen_epoch = e ? e->number : n->seen_epoch;
     if (e && (!w->epoch || e->number > w->epoch->number))
         sim_fail(w, "node %d acts on epoch %llu, which is not in the store", i,
                  (unsigned long long)e->number);
     for (int p = 0; n->role == WF_ROLE_SERVER && p < w->c->plan.n_pieces; p++)
-        if (n->m.server.piece[p].n_want > w->c->n_workers)
+        if (n->m.server.piece[p].n_want > w->c->n_workers + w->c->n_added)
             sim_fail(w, "server %d keeps %lld pulls of piece %d", i,
                      (long long)n->m.server.piece[p].n_want, p);
 }
@@ -240,7 +253,8 @@ static void check_holder(struct world *w, const struct wf_epoch *old, const stru
                          int piece, int node)
 {
     const struct wf_holders *was = &old->holders[piece];
-    const struct wf_server *s = &w->node[node].m.server;
+    const struct node *n = sim_at(w, node);
+    const struct wf_server *s = n ? &n->m.server : NULL;
     int64_t first = e->start * (w->c->leased ? w->c->plan.n_shards : 1);
     int64_t last = w->announced_history == e->history ? w->announced[piece] : first;
 
@@ -251,7 +265,7 @@ static void check_holder(struct world *w, const struct wf_epoch *old, const stru
     } else if (node != was->target || !survives(old, e, node)) {
         sim_fail(w, "epoch %llu: server %d is to hold piece %d, and has nothing of it",
                  (unsigned long long)e->number, node, piece);
-    } else if (w->node[node].alive && wf_epoch_has(e, node, w->node[node].incarnation) &&
+    } else if (n->alive && wf_epoch_has(e, node, n->incarnation) &&
                s->view.epoch->number <= e->number && s->piece[piece].version < last) {
         sim_fail(w, "epoch %llu: server %d is to hold piece %d, and is at version %lld of %lld",
                  (unsigned long long)e->number, node, piece, (long long)s->piece[piece].version,
@@ -281,6 +295,7 @@ void sim_check_epoch(struct world *w, const struct wf_epoch *old, const struct w
 {
     bool lost = !old;
 
+    sim_check_list(w, old, e);
     check_shards(w, e);
     for (int i = 0; i < e->n_pieces; i++)
         check_holders(w, e, i);
@@ -309,18 +324,29 @@ void sim_check_epoch(struct world *w, const struct wf_epoch *old, const struct w
                  (unsigned long long)e->number, (long long)e->start);
 }
 
-/* A chief leaves a worker out that it hears of: its program has done nothing for long, and another
- * worker stays. */
-static void check_evicted(struct world *w, const struct wf_member *m, const struct wf_epoch *e)
+/* Its program had hung for long, or just before; when that began, it may have been silent already
+ * for as long as a shard takes. */
+static bool hung(const struct world *w, const struct node *n, int64_t from, int64_t until,
+                 int64_t at)
 {
-    const struct node *n = &w->node[m->node];
+    int64_t longest = 2 * w->c->compute * w->c->slow[n - w->node];
+
+    return until && at - from + longest >= w->c->stall_ns / 2 && at - until <= w->c->stall_ns / 2;
+}
+
+/* A chief leaves a worker out that it hears of: its program had done nothing for long when the
+ * chief found that, and another worker stays. */
+static void check_evicted(struct world *w, const struct wf_member *m, const struct wf_epoch *e,
+                          int64_t at)
+{
+    const struct node *n = sim_at(w, m->node);
     bool another = false;
 
     for (int i = 0; i < e->n_members; i++)
         another |= e->member[i].role == WF_ROLE_WORKER;
     if (n->alive && n->incarnation == m->incarnation &&
-        (!n->hung_until || w->now - n->hung_from < w->c->stall_ns / 2 ||
-         w->now - n->hung_until > w->c->stall_ns / 2))
+        !hung(w, n, n->hung_from, n->hung_until, at) &&
+        !hung(w, n, n->before_from, n->before_until, at))
         sim_fail(w, "worker %d is left out, and makes progress", m->node);
     if (!another)
         sim_fail(w, "worker %d is left out, and is the last one", m->node);
@@ -341,10 +367,84 @@ void sim_check_dropped(struct world *w, int chief, const struct wf_epoch *e)
         if (!wf_epoch_has(e, m->node, m->incarnation) && h->incarnation == m->incarnation &&
             h->gone < m->incarnation && w->now - h->at <= n->m.chief.plan.timeout_ns &&
             n->m.chief.known[m->node].stalled)
-            check_evicted(w, m, e);
+            check_evicted(w, m, e, h->stalled_at ? h->stalled_at : w->now);
         else if (!wf_epoch_has(e, m->node, m->incarnation) && h->incarnation == m->incarnation &&
                  h->gone < m->incarnation && w->now - h->at <= n->m.chief.plan.timeout_ns)
             sim_fail(w, "chief %d drops node %d, which it heard of %lld ms ago", chief, m->node,
                      (long long)((w->now - h->at) / MS));
     }
+}
+
+/* ---- terms ----------------------------------------------------------------------------------- */
+
+/* After a change, until chiefs know of it: a timeout, and some ticks. */
+#define SETTLED (520 * MS)
+
+static bool runs(const struct world *w, int i)
+{
+    return w->node[i].alive && w->node[i].paused_until <= w->now;
+}
+
+static bool reaches(const struct world *w, int a, int b)
+{
+    const struct node *x = &w->node[a], *y = &w->node[b];
+
+    return runs(w, b) && !((x->cut | x->deaf) >> b & 1) && !((y->cut | y->deaf) >> a & 1);
+}
+
+/* The chief that has the last term, and acts; WF_NOBODY: there is none that runs. */
+static int leader(const struct world *w)
+{
+    for (int i = 0; i < w->c->n_chiefs; i++)
+        if (runs(w, i) && w->node[i].m.chief.state == WF_CHIEF_ACTS &&
+            w->node[i].m.chief.term == w->term)
+            return i;
+    return WF_NOBODY;
+}
+
+/* Both have done what they do now for longer than silence takes, and the store was quick. */
+static bool is_settled(const struct world *w, int lead, int chief)
+{
+    int64_t long_ago = w->now - 1500 * MS;
+    const struct node *l = &w->node[lead], *n = &w->node[chief];
+
+    return w->c->store_delay <= 40 * MS && !w->c->store_late && w->store_out < long_ago &&
+           w->now - l->m.chief.acts_ns > 700 * MS && l->paused_until < long_ago && runs(w, chief) &&
+           n->paused_until < long_ago && n->m.chief.heard_chief && w->now - w->changed_at > SETTLED;
+}
+
+/* It cannot be reached any more, but its last answer was so late that this is not known yet. */
+static bool was_late(const struct world *w, int chief, int i)
+{
+    int number = sim_number(w, chief, i);
+    const struct heard *h = &w->node[chief].heard[number < 0 ? 0 : number];
+
+    return number >= 0 && h->seen_at && w->now - h->seen_sent > SETTLED &&
+           w->now - h->seen_at <= w->node[chief].m.chief.plan.timeout_ns;
+}
+
+/* While a chief acts, only one takes its place that reaches more tasks than it lacks members, and
+ * one that the chief does not reach. */
+void sim_check_term(struct world *w, int chief)
+{
+    int lead = leader(w), n_reached = 0, n_lacking = 0, n_own = 0;
+
+    if (lead == WF_NOBODY || lead == chief)
+        return;
+    w->result->n.displaced++;
+    if (!is_settled(w, lead, chief))
+        return;
+    for (int i = w->c->n_chiefs; i < w->c->n_nodes; i++) {
+        bool member = w->epoch && wf_epoch_member(w->epoch, w->node[i].number);
+        bool counts = reaches(w, chief, i) || was_late(w, chief, i);
+
+        n_reached += counts;
+        n_lacking += member && !counts;
+        n_own += reaches(w, chief, i) && !reaches(w, lead, i);
+    }
+    if (n_reached <= n_lacking || n_own == 0)
+        sim_fail(w,
+                 "chief %d takes the term of chief %d, which acts: it reaches %d tasks, %d of them "
+                 "alone, and lacks %d members",
+                 chief, lead, n_reached, n_own, n_lacking);
 }

@@ -88,6 +88,93 @@ static void draw_drains(struct sim_case *c, uint64_t seed)
             .lasts = between(&d, 500, 6000) * MS};
 }
 
+/* In some cases tasks are added to the running job. They are killed, drained and cut off, too. */
+static void draw_added(struct sim_case *c, uint64_t seed)
+{
+    struct draw d = {sim_mix(seed, 0xadded)};
+    int first = c->n_nodes, n = (int)between(&d, 1, MAX_ADDED), n_faults = (int)between(&d, 0, 3);
+
+    if (!chance(&d, 30))
+        return;
+    for (int i = 0; i < n; i++) {
+        c->added[i] = chance(&d, 50) ? WF_ROLE_SERVER : WF_ROLE_WORKER;
+        c->starts[c->n_nodes] = between(&d, 0, 2 * duration(c) / MS) * MS;
+        c->slow[c->n_nodes++] = 1;
+    }
+    c->n_added = n;
+    for (int i = 0; i < n_faults; i++) {
+        struct fault *f = &c->fault[c->n_faults++];
+
+        draw_fault(&d, c, false, f);
+        if (chance(&d, 40))
+            f->kind = DRAIN;
+        f->node = first + (int)between(&d, 0, n - 1);
+        f->other = (unsigned)next(&d) & ((1u << c->n_nodes) - 1) & ~(1u << f->node);
+    }
+}
+
+/* Checkpoints are damaged, the store cannot be reached, and jobs begin with a checkpoint. */
+static void draw_disks(struct sim_case *c, uint64_t seed)
+{
+    struct draw d = {sim_mix(seed, 0xd15c)};
+    int n = chance(&d, 20) ? (int)between(&d, 1, 2) : 0;
+    bool out = chance(&d, 20);
+
+    if (chance(&d, 15))
+        c->resumes = between(&d, 1, c->plan.n_steps - 1);
+    for (int i = 0; i < n + 2 * out; i++)
+        c->fault[c->n_faults++] = (struct fault){.kind = i < n ? DAMAGE : OUTAGE,
+                                                 .at = between(&d, 0, 2 * duration(c) / MS) * MS,
+                                                 .lasts = (i < n ? 1 : between(&d, 1, 5000)) * MS};
+}
+
+/* A machine with a chief, and now and then other tasks, is cut off from all others, or from the
+ * other chief alone; both sides reach the store. */
+static void draw_partition(struct sim_case *c, uint64_t seed)
+{
+    struct draw d = {sim_mix(seed, 0x9a47)};
+    unsigned group, others = (1u << c->n_nodes) - 1;
+    int more = (int)between(&d, 0, 2);
+    int64_t at = between(&d, 0, 2 * duration(c) / MS) * MS, lasts = between(&d, 500, 6000) * MS;
+
+    if (c->n_chiefs < 2 || !chance(&d, 30))
+        return;
+    group = 1u << between(&d, 0, c->n_chiefs - 1);
+    while (more--)
+        group |= 1u << between(&d, c->n_chiefs, c->n_nodes - 1);
+    if (chance(&d, 25)) {
+        others = (1u << c->n_chiefs) - 1;
+        group &= others;
+    }
+    for (int i = 0; i < c->n_nodes; i++)
+        if (group >> i & 1)
+            c->fault[c->n_faults++] = (struct fault){.kind = CUT,
+                                                     .at = at,
+                                                     .lasts = lasts,
+                                                     .node = i,
+                                                     .other = others & ~group,
+                                                     .parts = true};
+}
+
+/* With leases, workers want control records that nobody planned. */
+static void draw_halts(struct sim_case *c)
+{
+    struct draw d = {sim_mix(c->seed, 0x4a17)};
+    int n = (int)between(&d, 1, 3);
+
+    if (!chance(&d, 40))
+        return;
+    c->halts = true;
+    while (n--) {
+        int worker = (int)between(&d, 0, c->n_workers - 1);
+
+        c->fault[c->n_faults++] = (struct fault){.kind = HALT,
+                                                 .at = between(&d, 0, 2 * duration(c) / MS) * MS,
+                                                 .node = c->n_chiefs + c->n_servers + worker,
+                                                 .lasts = MS};
+    }
+}
+
 void sim_draw(struct sim_case *c, uint64_t seed)
 {
     struct draw d = {sim_mix(seed, 0xfeed)};
@@ -140,12 +227,15 @@ void sim_draw(struct sim_case *c, uint64_t seed)
     c->holds = c->gate_every && chance(&d, 50) ? (int)between(&d, 1, 30) : 0;
     draw_hangs(c, seed);
     draw_drains(c, seed);
+    draw_added(c, seed);
+    draw_disks(c, seed);
+    draw_partition(c, seed);
+    c->busy_until = (int64_t)(sim_mix(seed, 0xb517) % (uint64_t)(4 * duration(c) / MS + 1)) * MS;
 }
 
 void sim_lease(struct sim_case *c, bool bound)
 {
     struct draw d = {sim_mix(c->seed, bound ? 0x57a1e : 0xa57c)};
-    int n = 0;
 
     c->leased = true;
     c->plan.n_rounds = 0;
@@ -156,10 +246,5 @@ void sim_lease(struct sim_case *c, bool bound)
     c->ahead = (int)between(&d, 1, chance(&d, 50) ? 4 : 16);
     c->ahead_ns = chance(&d, 50) ? between(&d, 1, 500) * MS : 0;
     c->holds = c->backup = c->surprise = 0;
-    for (int i = 0; i < c->n_faults; i++) /* who hangs is not evicted */
-        if (c->fault[i].kind != HANG)
-            c->fault[n++] = c->fault[i];
-    c->n_faults = n;
-    c->stall_ns = 0;
-    c->balance_ns = 0;
+    draw_halts(c);
 }

@@ -34,6 +34,8 @@ void sim_begin_log(struct world *w, uint64_t history, int64_t start, uint64_t so
         }
     }
     w->log[history % MAX_HISTORIES] = all;
+    if (w->kind->begin && !w->result->failed)
+        w->kind->begin(w, history);
 }
 
 struct piece_log *sim_log(struct world *w, uint64_t history, int piece)
@@ -42,7 +44,7 @@ struct piece_log *sim_log(struct world *w, uint64_t history, int piece)
 }
 
 /* Whether version t + 1 of a piece is gone with all that had it, and nobody was told of it. */
-static bool is_gone(const struct world *w, uint64_t history, int piece, int64_t t)
+static bool is_gone(struct world *w, uint64_t history, int piece, int64_t t)
 {
     const struct wf_holders *h = &w->epoch->holders[piece];
     const int holder[] = {h->primary, h->backup, h->target};
@@ -50,7 +52,7 @@ static bool is_gone(const struct world *w, uint64_t history, int piece, int64_t 
     if (w->announced_history == history && w->announced[piece] > t)
         return false;
     for (int k = 0; k < 3; k++) {
-        const struct node *n = holder[k] == WF_NOBODY ? NULL : &w->node[holder[k]];
+        const struct node *n = sim_at(w, holder[k]);
 
         if (n && n->alive && wf_epoch_has(w->epoch, holder[k], n->incarnation) &&
             n->m.server.view.epoch && n->m.server.view.epoch->history == history &&
@@ -60,12 +62,13 @@ static bool is_gone(const struct world *w, uint64_t history, int piece, int64_t 
     return true;
 }
 
-static bool holds(const struct world *w, int node, int piece)
+static bool holds(const struct world *w, const struct node *n, int piece)
 {
     const struct wf_holders *h = &w->epoch->holders[piece];
+    int node = n->number;
 
     return (h->primary == node || h->backup == node || h->target == node) &&
-           wf_epoch_has(w->epoch, node, w->node[node].incarnation);
+           wf_epoch_has(w->epoch, node, n->incarnation);
 }
 
 static void cut_log(struct piece_log *log, int64_t t)
@@ -84,9 +87,11 @@ void sim_log_apply(struct world *w, int node, int piece, int block, int64_t t, i
     struct piece_log *log = sim_log(w, history, piece);
 
     /* it counts no more, and does not know it */
-    if (history == w->epoch->history ? !holds(w, node, piece) : t < log->n)
+    if (history == w->epoch->history ? !holds(w, &w->node[node], piece)
+                                     : t != log->n || lease < 0 || log->is_applied[lease])
         return;
-    if (t < log->n && log->lease[t] != lease && is_gone(w, history, piece, t))
+    if (t < log->n && is_gone(w, history, piece, t) &&
+        (log->lease[t] != lease || (log->known[t + 1][block] && log->value[t + 1][block] != value)))
         cut_log(log, t);
     if (t >= log->n && (t > log->n || lease < 0 || log->is_applied[lease])) {
         sim_fail(w, "server %d applies lease %lld to piece %d at version %lld: twice, or too early",
@@ -98,6 +103,11 @@ void sim_log_apply(struct world *w, int node, int piece, int block, int64_t t, i
         log->lease[t] = lease;
         log->n++;
         w->result->n.leases++;
+        if (w->kind->replay) {
+            w->kind->replay(w, node, piece, history, t, log->value[t + 1]);
+            for (int b = 0; b < w->c->plan.n_blocks; b++)
+                log->known[t + 1][b] = true;
+        }
     }
     if (log->lease[t] != lease)
         sim_fail(w,
@@ -124,13 +134,14 @@ void sim_snapshot(struct world *w, int node, const struct wf_action *act, uint64
                  (long long)act->t, act->piece, (long long)p->version,
                  (long long)wf_leases_low(&p->applied));
     memcpy(out, log->value[version], sizeof log->value[version]);
+    if (w->kind->keep && !w->result->failed)
+        w->kind->keep(w, act->history, act->piece, version);
 }
 
-static const struct wf_server_piece *backup_of(const struct world *w, const struct wf_epoch *e,
-                                               int piece)
+static const struct wf_server_piece *backup_of(struct world *w, const struct wf_epoch *e, int piece)
 {
     int node = e->holders[piece].backup;
-    const struct node *n = node == WF_NOBODY ? NULL : &w->node[node];
+    const struct node *n = sim_at(w, node);
 
     if (!n || e->number != w->epoch->number || !n->alive || !wf_epoch_has(e, node, n->incarnation))
         return NULL;
@@ -173,9 +184,10 @@ static int64_t clock_at(struct world *w, const struct wf_lessee_worker *c, int p
 /* Nobody who holds a lease is too far behind one that is answered. */
 static void check_bound(struct world *w, const struct wf_message *m)
 {
-    const struct wf_lessee_worker *x = &w->node[m->to].m.lessee;
+    const struct node *to = sim_at(w, m->to);
+    const struct wf_lessee_worker *x = &to->m.lessee;
 
-    if (w->c->plan.stale < 0 || !w->node[m->to].alive || x->lease != m->lease || !x->view.belongs ||
+    if (w->c->plan.stale < 0 || !to->alive || x->lease != m->lease || !x->view.belongs ||
         x->view.epoch->number != m->epoch || x->computing)
         return;
     for (int i = 0; i < w->c->n_nodes; i++) {
@@ -184,7 +196,7 @@ static void check_bound(struct world *w, const struct wf_message *m)
 
         if (n->role != WF_ROLE_WORKER || !n->alive || !y->view.belongs || y->joining ||
             y->state != WF_CLOCK_GOES_ON || y->view.epoch->history != x->view.epoch->history ||
-            !wf_epoch_has(x->view.epoch, i, n->incarnation))
+            !wf_epoch_has(x->view.epoch, n->number, n->incarnation))
             continue;
         if (clock_at(w, y, m->piece) < x->clock - w->c->plan.stale)
             sim_fail(w, "worker %d reads piece %d at clock %lld, and worker %d is at %lld", m->to,
@@ -198,6 +210,8 @@ void sim_check_told(struct world *w, const struct node *n, const struct wf_messa
     const struct piece_log *log;
 
     if (m->type != WF_MSG_VERSION && m->type != WF_MSG_APPLIED && m->type != WF_MSG_ROWS)
+        return;
+    if (s->view.epoch->history != w->epoch->history) /* all of its history is void */
         return;
     log = sim_log(w, s->view.epoch->history, m->piece);
     if (m->type == WF_MSG_VERSION)
@@ -222,7 +236,7 @@ static void check_piece(struct world *w, int node, int piece)
     const struct wf_server_piece *p = &s->piece[piece];
     const struct piece_log *log;
 
-    if (p->n_push > (int64_t)w->c->n_workers * w->c->plan.inflight)
+    if (p->n_push > (int64_t)(w->c->n_workers + w->c->n_added) * w->c->plan.inflight)
         sim_fail(w, "server %d holds %lld pushes to piece %d", node, (long long)p->n_push, piece);
     for (int64_t i = 0; i < p->n_push; i++)
         if (!wf_epoch_has(s->view.epoch, p->push[i].node, p->push[i].incarnation))
@@ -248,13 +262,15 @@ void sim_check_lease(struct world *w, int node, int64_t lease)
 {
     const struct node *n = &w->node[node];
     const struct wf_lessee_worker *c = &n->m.lessee;
-    int64_t step = lease / w->c->plan.n_shards, gate;
+    int64_t step = lease / w->c->plan.n_shards, gate = -1;
 
     if (c->n_push >= c->plan.inflight)
         sim_fail(w, "worker %d computes with %d pushes that are not acknowledged", node, c->n_push);
-    if (!w->c->gate_every)
-        return;
-    gate = wf_max_i64(step / w->c->gate_every * w->c->gate_every, c->view.epoch->start);
+    if (w->c->gate_every)
+        gate = wf_max_i64(step / w->c->gate_every * w->c->gate_every, c->view.epoch->start);
+    for (int64_t t = gate + 1; t <= step; t++) /* what nobody planned counts once it is there */
+        if (sim_stored_control(w, c->view.epoch->history, t))
+            gate = t;
     if (n->record_t < gate)
         sim_fail(w, "worker %d computes lease %lld without the control record of step %lld", node,
                  (long long)lease, (long long)gate);
@@ -305,6 +321,35 @@ void sim_check_drained(struct world *w, uint64_t history, int64_t t)
                      (long long)t, p, (long long)sim_log(w, history, p)->n);
 }
 
+/* Whoever decides may write a checkpoint first: everything is as it is when all leases before the
+ * step are done, and no other one. If another one has decided, it is too late. */
+void sim_save_drained(struct world *w, int node, int64_t t)
+{
+    const struct wf_lessee_worker *c = &w->node[node].m.lessee;
+    const struct wf_view *v = &c->view;
+    uint64_t h = v->epoch->history % MAX_HISTORIES;
+    struct wf_message *m;
+
+    if (c->asked != t || !wf_lessee_decides(c) || v->epoch->history != w->epoch->history ||
+        sim_random(w, 0, 1) || sim_stored_control(w, v->epoch->history, t))
+        return;
+    sim_check_drained(w, v->epoch->history, t);
+    for (int p = 0; p < w->c->plan.n_pieces && !w->result->failed; p++) {
+        const struct piece_log *log = sim_log(w, v->epoch->history, p);
+
+        if (w->in_store[h][t][p])
+            continue;
+        w->in_store[h][t][p] = true;
+        memcpy(w->saved[h][t][p], log->value[log->n], sizeof log->value[log->n]);
+        if (w->kind->keep)
+            w->kind->keep(w, v->epoch->history, p, log->n);
+    }
+    w->result->n.asked_saves++;
+    m = wf_view_send(v, &w->acts, WF_MSG_SAVED, v->chief);
+    if (m)
+        m->t = t;
+}
+
 /* Whoever takes all for done has that of its history. */
 void sim_check_all_applied(struct world *w)
 {
@@ -318,5 +363,15 @@ void sim_check_all_applied(struct world *w)
                 sim_log(w, v->epoch->history, p)->n != n)
                 sim_fail(w, "the job has ended, and piece %d has %lld of %lld leases", p,
                          (long long)sim_log(w, v->epoch->history, p)->n, (long long)n);
+        }
+    for (int i = 0; i < w->c->n_nodes && w->kind->is_true; i++)
+        for (int p = 0; p < w->c->plan.n_pieces; p++) {
+            const struct node *s = &w->node[i];
+
+            if (s->role == WF_ROLE_SERVER && s->alive && holds(w, s, p) &&
+                s->m.server.piece[p].version >= 0 &&
+                !w->kind->is_true(s->values, p, s->m.server.piece[p].version, true))
+                sim_fail(w, "the job has ended, and server %d does not have what piece %d is", i,
+                         p);
         }
 }

@@ -379,7 +379,7 @@ static void *new_lessee(struct world *w, int node, struct wf_lessee_data *data)
                                     .rows = rows,
                                     .restart = restart,
                                     .forget = forget,
-                                    .control = w->c->gate_every ? control : NULL};
+                                    .control = w->c->gate_every || w->c->halts ? control : NULL};
     return s;
 }
 

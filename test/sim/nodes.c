@@ -28,7 +28,8 @@ static void encode(struct world *w, const struct wf_message *m, struct event *e)
     wf_buf_free(&record);
 }
 
-static void deliver(struct world *w, const struct wf_message *m, struct payload *p)
+static void deliver(struct world *w, int from, int to, const struct wf_message *m,
+                    struct payload *p)
 {
     int64_t delay = sim_random(w, w->c->delay / 2, w->c->delay * 3 / 2);
     bool calm = w->now >= w->calm_at;
@@ -38,7 +39,9 @@ static void deliver(struct world *w, const struct wf_message *m, struct payload 
         w->result->n.late++;
         delay += sim_random(w, 0, w->c->late);
     }
-    e = sim_add_event(w, w->now + delay, E_MESSAGE, m->to);
+    e = sim_add_event(w, w->now + delay, E_MESSAGE, to);
+    e->process = from;
+    e->sent = w->now;
     e->payload = p;
     p->n_refs++;
     encode(w, m, e);
@@ -48,9 +51,10 @@ static void send_message(struct world *w, struct node *n, const struct wf_messag
 {
     struct payload *p = NULL;
     bool calm = w->now >= w->calm_at;
+    int from = (int)(n - w->node), to = m->to < 0 ? WF_NOBODY : sim_process(w, from, m->to);
 
     w->result->n.messages++;
-    if (m->to < 0 || m->to >= w->c->n_nodes) {
+    if (to == WF_NOBODY || m->from != n->number) {
         sim_fail(w, "node %d sends a message (%s) to node %d", m->from, wf_message_name(m->type),
                  m->to);
         return;
@@ -68,7 +72,7 @@ static void send_message(struct world *w, struct node *n, const struct wf_messag
                  (unsigned long long)m->record->number);
     if (!w->c->leased && (m->type == WF_MSG_RECORDED || m->type == WF_MSG_SYNCED))
         sim_check_copy(w, n, m);
-    if (n->cut >> m->to & 1 || w->node[m->to].deaf >> m->from & 1) {
+    if (n->cut >> to & 1 || w->node[to].deaf >> from & 1) {
         w->result->n.cut_off++;
         return;
     }
@@ -88,10 +92,10 @@ static void send_message(struct world *w, struct node *n, const struct wf_messag
             sim_fail(w, "chief %d announces a control record of step %lld that it does not have",
                      m->from, (long long)m->t);
     }
-    deliver(w, m, p);
+    deliver(w, from, to, m, p);
     if (!calm && sim_random(w, 0, 999) < w->c->twice) {
         w->result->n.twice++;
-        deliver(w, m, p);
+        deliver(w, from, to, m, p);
     }
     sim_payload_drop(p);
 }
@@ -140,7 +144,7 @@ static void begin_compute(struct world *w, int node, const struct wf_action *act
         return;
     }
     sim_check_control(w, node, t);
-    w->result->n.backups += n->m.client.view.epoch->worker[shard] != node;
+    w->result->n.backups += n->m.client.view.epoch->worker[shard] != n->number;
     for (int q = 0; q < w->c->plan.n_pieces; q++)
         if (sim_needs(w->c, shard, t, q) && !sim_is_table(w->c, q) &&
             !wf_client_has(&n->m.client, q, t))
@@ -175,6 +179,17 @@ static void end_reads(struct world *w, int node)
 
 /* ---- carrying out ---------------------------------------------------------------------------- */
 
+/* Who decides continues from the last decision. */
+static void check_knowledge(struct world *w, int node, int64_t step)
+{
+    const struct node *n = &w->node[node];
+
+    for (int64_t t = n->record_t + 1; w->c->leased && t < step; t++)
+        if (t >= 0 && sim_stored_control(w, n->m.client.view.epoch->history, t))
+            sim_fail(w, "worker %d decides about step %lld without the control record of step %lld",
+                     node, (long long)step, (long long)t);
+}
+
 void sim_carry_out(struct world *w, int node)
 {
     struct node *n = &w->node[node];
@@ -197,8 +212,9 @@ void sim_carry_out(struct world *w, int node)
                 sim_snapshot(w, node, act, e->saved);
             break;
         case WF_ACT_DECIDE:
-            if (wf_epoch_decider(n->m.client.view.epoch) != node)
+            if (wf_epoch_decider(n->m.client.view.epoch) != n->number)
                 sim_fail(w, "worker %d decides, and is not the one that does", node);
+            check_knowledge(w, node, act->t);
             e = sim_add_event(w, w->now + sim_random(w, 1, w->c->compute / MS + 5) * MS, E_DECIDED,
                               node);
             e->incarnation = n->incarnation;
@@ -221,6 +237,7 @@ void sim_carry_out(struct world *w, int node)
             sim_add_event(w, w->now + 1000 * MS, E_START, node);
         n->alive = false;
         n->left = true;
+        w->changed_at = w->now;
     } else if (rejoin) {
         sim_start_node(w, node);
     } else {
@@ -237,6 +254,7 @@ void sim_stop_node(struct world *w, int i)
 {
     struct node *n = &w->node[i];
 
+    w->changed_at = w->now;
     if (n->incarnation == 0)
         return;
     if (n->role == WF_ROLE_CHIEF) {
@@ -252,7 +270,7 @@ void sim_stop_node(struct world *w, int i)
         w->kind->free_worker(n->values);
     }
     n->alive = n->reads = n->drained = false;
-    n->hung_from = n->hung_until = 0;
+    n->hung_from = n->hung_until = n->before_from = n->before_until = 0;
     n->incarnation = 0;
 }
 
@@ -260,7 +278,8 @@ void sim_start_node(struct world *w, int i)
 {
     const struct sim_case *c = w->c;
     struct node *n = &w->node[i];
-    struct wf_chief_plan chief = {.n_nodes = c->n_nodes,
+    struct wf_chief_plan chief = {.n_nodes = c->n_nodes - c->n_added,
+                                  .max_nodes = c->n_nodes,
                                   .n_pieces = c->plan.n_pieces,
                                   .n_shards = c->leased ? 0 : c->plan.n_shards,
                                   .n_copies = c->copies,
@@ -269,7 +288,7 @@ void sim_start_node(struct world *w, int i)
                                   .timeout_ns = 500 * MS,
                                   .tick_ns = 50 * MS,
                                   .balance_ns = c->balance_ns,
-                                  .stall_ns = c->leased ? 0 : c->stall_ns,
+                                  .stall_ns = c->stall_ns,
                                   .piece_home = c->placed ? c->home : NULL,
                                   .ledger = {.window = c->plan.window,
                                              .n_shards = c->plan.n_shards,
@@ -283,6 +302,7 @@ void sim_start_node(struct world *w, int i)
     sim_stop_node(w, i);
     if (n->gone)
         return;
+    n->number = sim_number(w, i, i);
     n->incarnation = ++w->incarnations;
     n->alive = true;
     n->seen_term = n->seen_epoch = n->seen_history = 0;
@@ -298,26 +318,38 @@ void sim_start_node(struct world *w, int i)
                                          : "worker",
              (unsigned long long)n->incarnation);
     if (n->role == WF_ROLE_CHIEF) {
+        memset(&n->list, 0, sizeof n->list);
         st = wf_chief_init(&n->m.chief, w->ctx, &chief, i);
     } else if (n->role == WF_ROLE_SERVER) {
         struct wf_ps_data d;
 
         n->values = w->kind->new_server(w, w->truth, i, &d);
-        st = wf_server_init(&n->m.server, w->ctx, &c->plan, &d, i, n->incarnation, w->term_owner);
+        st = wf_server_init(&n->m.server, w->ctx, &c->plan, &d, n->number, n->incarnation,
+                            w->term_owner);
     } else if (c->leased) {
         struct wf_lessee_data d;
 
         n->values = w->kind->new_lessee(w, i, &d);
-        st = wf_lessee_init(&n->m.lessee, w->ctx, &c->plan, &d, i, n->incarnation, w->term_owner);
+        st = wf_lessee_init(&n->m.lessee, w->ctx, &c->plan, &d, n->number, n->incarnation,
+                            w->term_owner);
     } else {
         struct wf_client_data d;
 
         n->values = w->kind->new_worker(w, w->truth, i, &d);
-        st = wf_client_init(&n->m.client, w->ctx, &c->plan, &d, i, n->incarnation, w->term_owner);
+        st = wf_client_init(&n->m.client, w->ctx, &c->plan, &d, n->number, n->incarnation,
+                            w->term_owner);
     }
     if (st)
         abort();
     sim_add_event(w, w->now + sim_random(w, 1, 50) * MS, E_TICK, i)->incarnation = n->incarnation;
+}
+
+void sim_start_process(struct world *w, int i)
+{
+    if (i < w->c->n_nodes - w->c->n_added)
+        sim_start_node(w, i);
+    else if (!w->node[i].gone)
+        sim_enter(w, i);
 }
 
 /* ---- what comes in --------------------------------------------------------------------------- */
@@ -350,8 +382,9 @@ static void count_wait(struct world *w, const struct wf_server *s, const struct 
 }
 
 /* Notes what a chief hears of others. */
-static void hear(struct world *w, struct node *chief, const struct wf_message *m)
+static void hear(struct world *w, struct node *chief, const struct event *e)
 {
+    const struct wf_message *m = &e->msg;
     struct heard *h = &chief->heard[m->from];
 
     if (m->incarnation < h->incarnation || m->role == WF_ROLE_CHIEF)
@@ -360,6 +393,10 @@ static void hear(struct world *w, struct node *chief, const struct wf_message *m
     h->at = w->now;
     if (m->type == WF_MSG_LEAVE)
         h->gone = m->incarnation;
+    if (m->type == WF_MSG_SEEN) {
+        h->seen_at = w->now;
+        h->seen_sent = e->sent;
+    }
 }
 
 weft_status sim_step_message(struct world *w, struct node *n, struct event *e)
@@ -377,14 +414,21 @@ weft_status sim_step_message(struct world *w, struct node *n, struct event *e)
                  "(epoch %llu)",
                  m->from, m->to, wf_message_name(m->type), m->piece, (long long)m->t, m->shard,
                  m->level, m->round, m->block, (long long)m->lease, (unsigned long long)m->epoch);
+    if (!sim_is_known(w, e->node, e))
+        return WEFT_OK;
     if (n->role == WF_ROLE_CHIEF) {
-        hear(w, n, m);
+        hear(w, n, e);
         w->result->n.learned += m->type == WF_MSG_LEDGER;
         return wf_chief_step(&n->m.chief, w->now, m, &w->acts);
     }
-    if (m->type == WF_MSG_EPOCH && wf_epoch_has(e->record, e->node, n->incarnation))
-        n->drained |= wf_epoch_member(e->record, e->node)->leaves;
+    if (!sim_learn(w, e->node, e->record)) {
+        sim_unlearn(w, e->node);
+        return WEFT_OK;
+    }
+    if (m->type == WF_MSG_EPOCH && wf_epoch_has(e->record, n->number, n->incarnation))
+        n->drained |= wf_epoch_member(e->record, n->number)->leaves;
     if (n->role == WF_ROLE_SERVER) {
+        n->m.server.busy_ns += MS * (w->now < w->c->busy_until ? w->c->slow[e->node] : 1);
         if (m->type == WF_MSG_PULL && w->c->leased)
             count_wait(w, &n->m.server, m);
         if (m->type == WF_MSG_PULL && !w->c->leased)
@@ -458,8 +502,12 @@ static void kill_node(struct world *w, int i, bool told)
     sim_stop_node(w, i);
     for (int k = 0; k < w->c->n_chiefs && told; k++)
         if (w->node[k].alive && w->node[k].paused_until <= w->now) {
-            w->node[k].heard[i].gone = incarnation;
-            if (wf_chief_lost(&w->node[k].m.chief, w->now, i, incarnation, &w->acts))
+            int number = sim_number(w, k, i);
+
+            if (number == WF_NOBODY)
+                continue;
+            w->node[k].heard[number].gone = incarnation;
+            if (wf_chief_lost(&w->node[k].m.chief, w->now, number, incarnation, &w->acts))
                 abort();
             sim_carry_out(w, k);
         }
@@ -481,12 +529,13 @@ static void drain(struct world *w, int node)
 {
     for (int k = 0; k < w->c->n_chiefs; k++) {
         struct node *n = &w->node[k];
+        int number = sim_number(w, k, node);
 
         if (!n->alive || n->paused_until > w->now || n->m.chief.state != WF_CHIEF_ACTS ||
-            !may_go(w, n->m.chief.epoch, node))
+            number == WF_NOBODY || !may_go(w, n->m.chief.epoch, number))
             continue;
         w->result->n.drains++;
-        if (wf_chief_drain(&n->m.chief, w->now, node, &w->acts))
+        if (wf_chief_drain(&n->m.chief, w->now, number, &w->acts))
             abort();
         sim_carry_out(w, k);
     }
@@ -494,11 +543,20 @@ static void drain(struct world *w, int node)
 
 void sim_begin_fault(struct world *w, int number)
 {
-    static const char *const name[] = {"killed", "paused", "cut off", "leaves",
-                                       "",       "hung",   "drained"};
+    static const char *const name[] = {"killed",
+                                       "paused",
+                                       "cut off",
+                                       "leaves",
+                                       "",
+                                       "hung",
+                                       "drained",
+                                       "to halt",
+                                       "where a checkpoint is damaged",
+                                       "where the store is not reached"};
     const struct fault *f = &w->c->fault[number];
     struct node *n = &w->node[f->node];
 
+    w->changed_at = w->now;
     sim_tell(w, "fault %d: node %d is %s for %lld ms", number, f->node, name[f->kind],
              (long long)(f->lasts / MS));
     if (f->lasts)
@@ -513,6 +571,7 @@ void sim_begin_fault(struct world *w, int number)
         break;
     case CUT:
         w->result->n.cuts++;
+        w->result->n.parted += f->parts && f->node < w->c->n_chiefs;
         n->cut |= f->other;
         n->deaf |= f->one_way ? 0 : f->other;
         break;
@@ -524,8 +583,23 @@ void sim_begin_fault(struct world *w, int number)
         if (!n->alive || n->hung_until > w->now)
             break;
         w->result->n.hangs++;
+        n->before_from = n->hung_from;
+        n->before_until = n->hung_until;
         n->hung_from = w->now;
         n->hung_until = f->lasts ? w->now + f->lasts : INT64_MAX / 2;
+        break;
+    case HALT:
+        if (!n->alive || n->paused_until > w->now)
+            break;
+        w->result->n.halts++;
+        if (wf_lessee_halt(&n->m.lessee, w->now, &w->acts))
+            abort();
+        sim_carry_out(w, f->node);
+        break;
+    case DAMAGE: sim_lose_checkpoint(w); break;
+    case OUTAGE:
+        w->result->n.outages++;
+        w->store_out = wf_max_i64(w->store_out, w->now + f->lasts);
         break;
     default:
         w->result->n.leaves++;
@@ -539,6 +613,7 @@ void sim_end_fault(struct world *w, int number)
     const struct fault *f = &w->c->fault[number];
     struct node *n = &w->node[f->node];
 
+    w->changed_at = w->now;
     if (f->kind == CUT) {
         n->cut &= ~f->other;
         n->deaf &= ~f->other;
@@ -549,8 +624,10 @@ void sim_end_fault(struct world *w, int number)
     }
     if (f->kind == DRAIN && n->drained)
         kill_node(w, f->node, true); /* likewise */
+    if (f->kind == DAMAGE || f->kind == OUTAGE)
+        return;
     n->left = false;
     if (!n->alive && (f->kind == KILL || f->kind == LEAVE || f->kind == DRAIN) &&
         w->now >= w->c->starts[f->node])
-        sim_start_node(w, f->node);
+        sim_start_process(w, f->node);
 }

@@ -39,7 +39,7 @@ static void draw_var(uint64_t *r, int i, struct wf_var *v, int64_t offset)
         v->constraint.kind = WF_CONSTRAINT_NON_NEG;
 }
 
-static void draw_model(weft_ctx *ctx, const struct sim_case *c, struct model *m)
+void real_model(weft_ctx *ctx, const struct sim_case *c, struct model *m)
 {
     static const int first[] = {0, 0}, second[] = {0, 1};
     uint64_t r = sim_mix(c->seed, 0x4ea1);
@@ -67,6 +67,7 @@ static void draw_model(weft_ctx *ctx, const struct sim_case *c, struct model *m)
                                     .n_metrics = 1,
                                     .n_slots = 2};
     m->n_logs = wf_logs_step(rules, &m->logs);
+    rules->uncut = c->leased && wf_ps_rounds(rules) == 2; /* as with servers */
     rows_draw(c, m);
     real_must(wf_cut_new(ctx, rules, bytes, &m->cut));
     while (m->cut->n_pieces > MAX_PIECES) {
@@ -81,9 +82,9 @@ void sim_adapt(weft_ctx *ctx, struct sim_case *c)
 {
     struct model m;
 
-    draw_model(ctx, c, &m);
+    real_model(ctx, c, &m);
     c->plan.n_pieces = m.cut->n_pieces;
-    c->plan.n_rounds = wf_ps_rounds(&m.rules);
+    c->plan.n_rounds = c->leased ? 0 : wf_ps_rounds(&m.rules);
     c->plan.n_blocks = m.n_blocks;
     c->first_table = m.cut->first_table;
     c->n_table_pieces = m.cut->n_table_pieces;
@@ -92,8 +93,6 @@ void sim_adapt(weft_ctx *ctx, struct sim_case *c)
 }
 
 /* ---- contributions --------------------------------------------------------------------------- */
-
-enum { N_TOTALS = 4 }; /* of the logs above */
 
 /* What a step does: with some seeds others than updates. */
 static enum wf_ps_kind kind_of(const struct sim_case *c, int64_t t)
@@ -150,8 +149,8 @@ static struct wf_ps_mark mark_in(const struct sim_case *c, int64_t t, int level,
 }
 
 /* Gradients that depend on the parameters, the step and the shard. */
-static void contribute(const struct truth *u, int64_t t, int shard, const float *params,
-                       float *dense, double *sums)
+void real_contribute(const struct truth *u, int64_t t, int shard, const float *params, float *dense,
+                     double *sums)
 {
     const struct wf_rules *r = &u->m.rules;
     uint64_t key = sim_mix(sim_mix(u->c->seed, (uint64_t)t), (uint64_t)shard);
@@ -170,7 +169,7 @@ static void contribute(const struct truth *u, int64_t t, int shard, const float 
 
 /* ---- the truth ------------------------------------------------------------------------------- */
 
-static float initial(int64_t i)
+float real_initial(int64_t i)
 {
     return (float)(sim_mix(5, (uint64_t)i) >> 40) / 16777216.0F - 0.4F;
 }
@@ -223,7 +222,7 @@ static struct wf_contribution *sum_of(struct truth *u, struct wf_tree *tree, int
             continue;
         }
         real_must(wf_tree_take(tree, &c));
-        contribute(u, t, l, u->params[t], c->dense, c->sums);
+        real_contribute(u, t, l, u->params[t], c->dense, c->sums);
         rows_contribute(u, t, l, c);
         real_must(wf_tree_put(tree, 0, l, c));
     }
@@ -246,7 +245,7 @@ static void *new_truth(weft_ctx *ctx, const struct sim_case *c)
 
     u->ctx = ctx;
     u->c = c;
-    draw_model(ctx, c, &u->m);
+    real_model(ctx, c, &u->m);
     with_logs = u->m.rules;
     with_logs.n_sums += u->m.n_logs;
     bytes = (size_t)(u->m.rules.n_dense + 1) * sizeof(float);
@@ -259,7 +258,7 @@ static void *new_truth(weft_ctx *ctx, const struct sim_case *c)
     u->sums[0][with_logs.n_sums + WF_PS_GROWTH] = 3;
     u->sums[0][with_logs.n_sums + WF_PS_SCALE] = 1024;
     for (int64_t i = 0; i < u->m.rules.n_dense; i++) {
-        u->params[0][i] = initial(i);
+        u->params[0][i] = real_initial(i);
         for (int k = 0; k < u->n_slots; k++)
             u->slot[0][k][i] = init[k];
     }
@@ -280,6 +279,14 @@ static void *new_truth(weft_ctx *ctx, const struct sim_case *c)
         rows_begin(u, t, &v);
         if (kind_of(c, t) == WF_PS_SET)
             memcpy(v.params, sum->dense, bytes - sizeof(float));
+        for (int k = 0; k < u->m.rules.n_vars && kind_of(c, t) == WF_PS_SET; k++) {
+            const struct wf_rows *rows = &sum->rows[k];
+            int64_t width = u->m.rules.var[k].table ? u->m.rules.var[k].dim[1] : 0;
+
+            for (int64_t i = 0; i < rows->n && width; i++)
+                memcpy(v.table[k].w + rows->id[i] * width, rows->row + i * width,
+                       (size_t)width * sizeof(float));
+        }
         if (kind_of(c, t) == WF_PS_UPDATE) {
             real_must(wf_merge_mean(merge, sum, u->params[t]));
             real_must(wf_merge_step(merge, sum, &step, &v));
@@ -307,7 +314,7 @@ static void free_truth(void *truth)
 
 /* ---- servers --------------------------------------------------------------------------------- */
 
-static int64_t n_kept(const struct truth *u)
+int64_t real_kept(const struct truth *u)
 {
     return u->m.rules.n_sums + u->m.n_logs + WF_PS_TOTALS + 2 * wf_logs_totals(&u->m.logs);
 }
@@ -322,11 +329,11 @@ static weft_status load(void *arg, int piece, int64_t t, float *params, float *c
     for (int k = 0; k < u->n_slots; k++)
         wf_cut_gather(&u->m.rules, p, u->slot[t][k], slot[k]);
     if (p->state)
-        memcpy(sums, u->sums[t], (size_t)n_kept(u) * sizeof *sums);
+        memcpy(sums, u->sums[t], (size_t)real_kept(u) * sizeof *sums);
     return WEFT_OK;
 }
 
-static struct wf_ps_store_opts store_opts(const struct truth *u)
+struct wf_ps_store_opts real_store_opts(const struct truth *u)
 {
     return (struct wf_ps_store_opts){.rules = &u->m.rules,
                                      .n_shards = u->c->plan.n_shards,
@@ -350,7 +357,7 @@ static bool records(void *arg, int piece)
 static void *new_server(struct world *w, const void *truth, int node, struct wf_ps_data *data)
 {
     struct server *s = calloc(1, sizeof *s);
-    struct wf_ps_store_opts o = store_opts(truth);
+    struct wf_ps_store_opts o = real_store_opts(truth);
 
     s->w = w;
     s->truth = truth;
@@ -425,7 +432,7 @@ static bool same(const struct truth *u, int piece, int64_t t, const float *param
 
 static bool same_sums(const struct truth *u, int64_t t, const void *sums)
 {
-    return memcmp(sums, u->sums[t], (size_t)n_kept(u) * sizeof(double)) == 0;
+    return memcmp(sums, u->sums[t], (size_t)real_kept(u) * sizeof(double)) == 0;
 }
 
 static bool is_true(void *server, int piece, int64_t t, bool present)
@@ -546,7 +553,7 @@ static void compute(void *worker, int64_t t, int shard)
     struct worker *s = worker;
 
     s->absent[shard] = real_absent(s->truth->c, t, shard);
-    contribute(s->truth, t, shard, s->seen[t & 1], s->dense[shard], s->sums[shard]);
+    real_contribute(s->truth, t, shard, s->seen[t & 1], s->dense[shard], s->sums[shard]);
     rows_compute(s, t, shard);
 }
 
@@ -561,7 +568,7 @@ static bool sum_shards(const struct worker *s, int piece, int level, int first, 
     const struct truth *u = s->truth;
     const struct wf_rules *r = &u->m.rules;
     const struct wf_cut_piece *p = &u->m.cut->piece[piece];
-    struct wf_ps_store_opts o = store_opts(u);
+    struct wf_ps_store_opts o = real_store_opts(u);
     int64_t n = r->n_groups * p->count, n_sums = wf_ps_n_sums(&o, piece);
     int64_t bytes = wf_ps_push_bytes(&o, piece);
     float *dense = (float *)(void *)to;
@@ -593,19 +600,22 @@ static bool sum_shards(const struct worker *s, int piece, int level, int first, 
 static void worker_payload(void *worker, const struct wf_message *msg, struct payload **out)
 {
     struct worker *s = worker;
-    struct wf_ps_store_opts o = store_opts(s->truth);
-    bool still = kind_of(s->truth->c, msg->t) == WF_PS_STILL; /* sums alone */
-    int64_t n = msg->type == WF_MSG_PUSH && (!still || o.cut->piece[msg->piece].state)
-                    ? wf_ps_push_bytes(&o, msg->piece)
-                    : 0;
+    struct wf_ps_store_opts o = real_store_opts(s->truth);
+    bool sums_alone;
+    int64_t n;
 
-    if (msg->type == WF_MSG_READ ||
-        (msg->type == WF_MSG_PUSH && s->truth->m.cut->piece[msg->piece].tables)) {
+    if (msg->type != WF_MSG_READ && msg->type != WF_MSG_PUSH) {
+        *out = sim_payload(0); /* its t need not be a step */
+        return;
+    }
+    if (msg->type == WF_MSG_READ || s->truth->m.cut->piece[msg->piece].tables) {
         rows_payload(s, msg, out);
         (*out)->real.rate = rate_of(s->truth->c, msg->t);
         (*out)->real.mark = mark_in(s->truth->c, msg->t, msg->level, msg->shard);
         return;
     }
+    sums_alone = kind_of(s->truth->c, msg->t) == WF_PS_STILL;
+    n = !sums_alone || o.cut->piece[msg->piece].state ? wf_ps_push_bytes(&o, msg->piece) : 0;
     *out = sim_payload(n);
     (*out)->real.rate = rate_of(s->truth->c, msg->t);
     (*out)->real.mark = mark_in(s->truth->c, msg->t, msg->level, msg->shard);

@@ -1,12 +1,12 @@
-/* real.h - real parameters in a simulated job: real.c the dense ones, real_rows.c those of
- * tables. */
+/* real.h - real parameters in a simulated job: real.c the dense ones, real_rows.c those of tables,
+ * real_leases.c both where shards are leased. */
 #ifndef WF_SIM_REAL_H
 #define WF_SIM_REAL_H
 
 #include "ps/lookup.h"
 #include "sim.h"
 
-enum { MAX_VARS = 5, N_STATE = 3, MAX_SUMS = 48 };
+enum { MAX_VARS = 5, N_STATE = 3, MAX_SUMS = 48, N_TOTALS = 4, LOOKUPS = 7, MAX_WIDTH = 128 };
 
 /* What the seed says of the model. */
 struct model {
@@ -56,6 +56,14 @@ struct worker {
 void real_must(weft_status st);
 uint64_t real_pick(uint64_t *state, uint64_t n);
 bool real_absent(const struct sim_case *c, int64_t t, int shard);
+void real_model(weft_ctx *ctx, const struct sim_case *c, struct model *m);
+/* Gradients that depend on the parameters, the step and the shard; and sums. */
+void real_contribute(const struct truth *u, int64_t t, int shard, const float *params, float *dense,
+                     double *sums);
+float real_initial(int64_t i);
+/* How many sums the last piece keeps. */
+int64_t real_kept(const struct truth *u);
+struct wf_ps_store_opts real_store_opts(const struct truth *u);
 
 /* ---- real_rows.c ----------------------------------------------------------------------------- */
 
@@ -68,6 +76,13 @@ void rows_contribute(const struct truth *u, int64_t t, int shard, struct wf_cont
 /* Version t + 1 begins as version t. */
 void rows_begin(struct truth *u, int64_t t, struct wf_version *v);
 weft_status rows_load(void *arg, int piece, int64_t t, struct wf_blob *out);
+/* The rows of a piece that are not initial ones, as they are loaded. */
+void rows_dump(struct truth *u, int piece, int64_t version, const struct wf_table_data *table,
+               struct wf_blob *out);
+/* The ids that a shard looks up in a table, and its gradient of those rows. */
+int64_t rows_list(const struct truth *u, int64_t t, int shard, int v, int64_t *ids);
+void rows_add(const struct truth *u, int64_t t, int shard, int v, int64_t n, const int64_t *ids,
+              const float *rows, struct wf_contribution *to);
 bool rows_true(struct server *s, int piece, int64_t t);
 
 void rows_new_worker(struct worker *s);

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { MAX_ROWS = 160, MAX_WIDTH = 128, LOOKUPS = 7 };
+enum { MAX_ROWS = 160 };
 
 static const struct wf_var *var_of(const struct truth *u, int v)
 {
@@ -93,7 +93,7 @@ void rows_begin(struct truth *u, int64_t t, struct wf_version *v)
 }
 
 /* Distinct ids that a shard looks up: some that all look up, and its own. */
-static int64_t list_ids(const struct truth *u, int64_t t, int shard, int v, int64_t *ids)
+int64_t rows_list(const struct truth *u, int64_t t, int shard, int v, int64_t *ids)
 {
     uint64_t key = sim_mix(sim_mix(u->c->seed, (uint64_t)t), (uint64_t)(shard * 8 + v));
     int64_t n = 0, rows = var_of(u, v)->dim[0];
@@ -111,8 +111,8 @@ static int64_t list_ids(const struct truth *u, int64_t t, int shard, int v, int6
 }
 
 /* rows: of these ids. */
-static void add_rows(const struct truth *u, int64_t t, int shard, int v, int64_t n,
-                     const int64_t *ids, const float *rows, struct wf_contribution *to)
+void rows_add(const struct truth *u, int64_t t, int shard, int v, int64_t n, const int64_t *ids,
+              const float *rows, struct wf_contribution *to)
 {
     int64_t width = var_of(u, v)->dim[1];
     uint64_t key = sim_mix(sim_mix(u->c->seed, (uint64_t)t), (uint64_t)(shard * 8 + v));
@@ -156,18 +156,18 @@ void rows_contribute(const struct truth *u, int64_t t, int shard, struct wf_cont
 
         if (!var_of(u, v)->table)
             continue;
-        n = list_ids(u, t, shard, v, ids);
+        n = rows_list(u, t, shard, v, ids);
         gather(u, t, v, n, ids, rows);
-        add_rows(u, t, shard, v, n, ids, rows, to);
+        rows_add(u, t, shard, v, n, ids, rows, to);
     }
 }
 
 /* ---- servers --------------------------------------------------------------------------------- */
 
 /* Rows that are not as in the beginning. */
-weft_status rows_load(void *arg, int piece, int64_t t, struct wf_blob *out)
+void rows_dump(struct truth *u, int piece, int64_t version, const struct wf_table_data *table,
+               struct wf_blob *out)
 {
-    struct truth *u = arg;
     struct wf_tables *tables;
 
     real_must(wf_tables_new(u->ctx, &u->tables, piece, &tables));
@@ -175,22 +175,29 @@ weft_status rows_load(void *arg, int piece, int64_t t, struct wf_blob *out)
         int64_t width = var_of(u, v)->dim[1];
 
         for (int64_t id = 0; var_of(u, v)->table && id < var_of(u, v)->dim[0]; id++) {
-            const float *slot[WF_OPTIM_MAX_SLOTS], *row = u->table[t][v].w + id * width;
+            const float *slot[WF_OPTIM_MAX_SLOTS], *row = table[v].w + id * width;
             bool changed = memcmp(row, u->table[0][v].w + id * width, (size_t)width * 4) != 0;
 
             for (int k = 0; k < u->n_slots; k++) {
-                slot[k] = u->table[t][v].slot[k] + id * width;
+                slot[k] = table[v].slot[k] + id * width;
                 changed |=
                     memcmp(slot[k], u->table[0][v].slot[k] + id * width, (size_t)width * 4) != 0;
             }
             if (changed && wf_cut_piece_of(u->m.cut, v, id) == piece)
-                real_must(wf_tables_set(tables, v, t, 1, &id, row, slot));
+                real_must(wf_tables_set(tables, v, version, 1, &id, row, slot));
         }
     }
     u->loaded.n = 0;
-    real_must(wf_tables_dump(tables, -1, -1, &u->loaded));
+    real_must(wf_tables_dump(tables, -1, -1, true, &u->loaded));
     wf_tables_free(tables);
     *out = (struct wf_blob){u->loaded.p, u->loaded.n};
+}
+
+weft_status rows_load(void *arg, int piece, int64_t t, struct wf_blob *out)
+{
+    struct truth *u = arg;
+
+    rows_dump(u, piece, t, u->table[t], out);
     return WEFT_OK;
 }
 
@@ -270,7 +277,7 @@ unsigned rows_read(struct worker *s, int64_t t, int shard)
         return 0;
     for (int v = 0; v < u->m.rules.n_vars; v++)
         if (var_of(u, v)->table)
-            real_must(wf_lookup_want(s->lookup, t, v, list_ids(u, t, shard, v, ids), ids));
+            real_must(wf_lookup_want(s->lookup, t, v, rows_list(u, t, shard, v, ids), ids));
     real_must(wf_lookup_request(s->lookup, &body));
     for (int k = 0; k < u->m.cut->n_table_pieces; k++)
         pieces |= body[k].n ? 1u << (u->m.cut->first_table + k) : 0;
@@ -301,14 +308,14 @@ void rows_compute(struct worker *s, int64_t t, int shard)
 
         if (!var_of(u, v)->table)
             continue;
-        n = list_ids(u, t, shard, v, ids);
+        n = rows_list(u, t, shard, v, ids);
         all &= wf_lookup_copy(s->lookup, t, v, n, ids, rows);
         gather(u, t, v, n, ids, want);
         if (all && memcmp(rows, want, (size_t)(n * width) * sizeof *rows) != 0)
             sim_fail(s->w,
                      "worker %d: rows of table %d at version %lld are not those of a serial run",
                      s->node, v, (long long)t);
-        add_rows(u, t, shard, v, n, ids, rows, s->rows[shard]);
+        rows_add(u, t, shard, v, n, ids, rows, s->rows[shard]);
     }
     s->missing[shard] = all ? -1 : t;
     if (!all) /* the step is complete: no one needs this */

@@ -1,6 +1,7 @@
 /* sim.c - runs simulated jobs: `sim --seeds FROM:TO --jobs N`, `sim --seed N --trace`;
  * --real: with parameters and optimizers in place of hashes; --calm: nothing fails; --no-balance,
- * --no-backup: what slow workers have stays theirs; --mode async|stale: leases in place of steps.
+ * --no-backup: what slow workers have stays theirs; --mode async|stale: leases in place of steps;
+ * --found FILE: the seeds of a file, each a line `MODE SEED`.
  * A seed that fails is shrunk: faults and disturbances that are not needed are left out. */
 #include "sim.h"
 
@@ -28,10 +29,10 @@ struct range {
 static void draw(weft_ctx *ctx, struct sim_case *c, uint64_t seed, const struct choice *k)
 {
     sim_draw(c, seed);
-    if (k->real)
-        sim_adapt(ctx, c);
     if (strcmp(k->mode, "sync") != 0)
         sim_lease(c, strcmp(k->mode, "stale") == 0);
+    if (k->real)
+        sim_adapt(ctx, c);
     if (k->calm) {
         c->n_faults = c->drop = c->twice = c->hold = 0;
         memset(c->starts, 0, sizeof c->starts);
@@ -167,10 +168,23 @@ static void print_total(const struct total *all)
         (long long)all->seeds, (long long)(all->ended / (1000 * MS)), (long long)n->events,
         (long long)n->messages, (long long)n->epochs, (long long)n->restores,
         (long long)n->takeovers);
+    printf("  %lld machines with a chief were cut off; %lld takeovers while the former chief ran\n",
+           (long long)n->parted, (long long)n->displaced);
     printf("  %lld programs of workers hung, %lld times one was left out; %lld times a node was "
            "drained, %lld went\n",
            (long long)n->hangs, (long long)n->evictions, (long long)n->drains,
            (long long)n->drained);
+    printf(
+        "  %lld times a task was added beyond the list, %lld times a chief did not know one, %lld "
+        "times a chief had given its number to another\n",
+        (long long)n->added, (long long)n->refused, (long long)n->chief_restarts);
+    printf(
+        "  %lld jobs began with a checkpoint; %lld checkpoints were damaged, %lld jobs began again "
+        "because of that; %lld outages of the store\n",
+        (long long)n->resumed, (long long)n->damaged, (long long)n->again_at,
+        (long long)n->outages);
+    printf("  %lld times a server was found to be overloaded, or not any more\n",
+           (long long)n->relieved);
     printf("  faults: %lld kills, %lld pauses, %lld partitions, %lld departures; messages: %lld "
            "lost, %lld cut off, %lld doubled, %lld late; the store: %lld late\n",
            (long long)n->kills, (long long)n->pauses, (long long)n->cuts, (long long)n->leaves,
@@ -186,8 +200,14 @@ static void print_total(const struct total *all)
     if (n->leases)
         printf(
             "  %lld leases applied to pieces, %lld closed once more, %lld pulls that waited; %lld "
-            "pieces of which a new chief learned\n",
-            (long long)n->leases, (long long)n->again, (long long)n->waits, (long long)n->learned);
+            "pieces of which a new chief learned\n"
+            "  %lld times a worker wanted a control record, %lld records that nobody planned, %lld "
+            "checkpoints before a record\n",
+            (long long)n->leases, (long long)n->again, (long long)n->waits, (long long)n->learned,
+            (long long)n->halts, (long long)n->unplanned, (long long)n->asked_saves);
+    if (n->compared)
+        printf("  %lld contents of pieces compared with a replay of their leases\n",
+               (long long)n->compared);
     printf("  %lld failed\n", (long long)all->failed);
 }
 
@@ -254,6 +274,39 @@ static bool run_one(weft_ctx *ctx, int argc, char **argv, uint64_t seed, const s
     return !r.failed;
 }
 
+/* Seeds that failed once. */
+static bool run_found(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char line[256], mode[8];
+    unsigned long long seed;
+    weft_ctx *ctx;
+    int n = 0, n_failed = 0;
+
+    if (!f) {
+        fprintf(stderr, "sim: cannot open %s\n", path);
+        return false;
+    }
+    ctx = new_ctx();
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "%7[a-z] %llu", mode, &seed) == 2) {
+            struct choice k = {.mode = mode};
+            struct sim_case c;
+            struct sim_result r;
+
+            draw(ctx, &c, seed, &k);
+            sim_run(ctx, &c, NULL, &r);
+            n++;
+            n_failed += r.failed;
+            if (r.failed)
+                printf("%s, seed %llu: %s\n", mode, seed, r.what);
+        }
+    fclose(f);
+    weft_ctx_free(ctx);
+    printf("%d seeds that failed once, %d failed\n", n, n_failed);
+    return n > 0 && n_failed == 0;
+}
+
 /* "1000": the seeds below it; "1000:2000": those in between. */
 static bool read_range(const char *text, struct range *r)
 {
@@ -279,10 +332,9 @@ int main(int argc, char **argv)
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "--mode") == 0)
             r.choice.mode = argv[i + 1];
-    if ((strcmp(r.choice.mode, "sync") != 0 && strcmp(r.choice.mode, "stale") != 0 &&
-         strcmp(r.choice.mode, "async") != 0) ||
-        (r.choice.real && strcmp(r.choice.mode, "sync") != 0)) {
-        fprintf(stderr, "sim: --mode: expected sync, stale or async; --real only with sync\n");
+    if (strcmp(r.choice.mode, "sync") != 0 && strcmp(r.choice.mode, "stale") != 0 &&
+        strcmp(r.choice.mode, "async") != 0) {
+        fprintf(stderr, "sim: --mode: expected sync, stale or async\n");
         return 2;
     }
     for (int i = 1; i + 1 < argc; i++)
@@ -294,6 +346,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "sim: --jobs: expected 1 to 1024\n");
         return 2;
     }
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--found") == 0)
+            return run_found(argv[i + 1]) ? 0 : 1;
     if (has(argc, argv, "--seed")) {
         weft_ctx *ctx = new_ctx();
 

@@ -2,8 +2,8 @@
  *
  * world.c runs a job; nodes.c carries out what the machines want, store.c is the store, checks.c
  * has what must always be true; values.c is the arithmetic, with hashes in place of floats,
- * real.c that of a server; faults.c draws a case from a seed; sim.c runs seeds, shrinks and
- * explains failures. */
+ * real.c that of a server; leases.c and real_leases.c are both where shards are leased; faults.c
+ * draws a case from a seed; sim.c runs seeds, shrinks and explains failures. */
 #ifndef WF_SIM_H
 #define WF_SIM_H
 
@@ -15,14 +15,15 @@
 
 enum {
     MAX_NODES = 16,
+    MAX_ADDED = 3,
     MAX_PIECES = 6,
     MAX_SHARDS = 16,
     MAX_LEVELS = 5,
     MAX_BLOCKS = 3,
     MAX_STEPS = 16,
     MAX_LEASES = MAX_STEPS * MAX_SHARDS,
-    MAX_WORDS = 4, /* of bits of a message */
-    MAX_FAULTS = 24
+    MAX_WORDS = 4,  /* of bits of a message */
+    MAX_FAULTS = 32 /* those that are left out are bits of a number */
 };
 
 #define MS ((int64_t)1000000)
@@ -36,7 +37,10 @@ enum fault_kind {
     LEAVE,
     N_FAULT_KINDS, /* that are drawn for any node */
     HANG,          /* a worker beats, and does not compute */
-    DRAIN          /* the chief is asked to let a node go */
+    DRAIN,         /* the chief is asked to let a node go */
+    HALT,          /* a worker wants a control record that nobody planned; with leases */
+    DAMAGE,        /* the last checkpoint cannot be read any more */
+    OUTAGE         /* nobody reaches the store */
 };
 
 struct fault {
@@ -46,11 +50,15 @@ struct fault {
     unsigned other; /* CUT: from these nodes, as bits */
     bool told;      /* KILL: the chief sees the closed connection */
     bool one_way;   /* CUT: what it sends is lost, what others send it is not */
+    bool parts;     /* CUT: of a whole machine */
 };
 
 struct sim_case {
     uint64_t seed;
     int n_chiefs, n_servers, n_workers, n_nodes;
+    int n_added; /* the last nodes: tasks that join the job while it runs */
+    enum wf_role added[MAX_ADDED];
+    int64_t resumes;           /* the step of the checkpoint that the job begins with; 0: none */
     int64_t starts[MAX_NODES]; /* when a node is started */
     int copies;
     struct wf_ps_plan plan;
@@ -59,7 +67,8 @@ struct sim_case {
     int64_t store_delay, compute;
     int64_t store_late;  /* of requests and answers, now and then; 0: never */
     int holds;           /* of 100 ticks: a worker begins to read its memory */
-    int slow[MAX_NODES]; /* a worker takes this many times as long */
+    int slow[MAX_NODES]; /* a worker takes this many times as long; a server until busy_until */
+    int64_t busy_until;
     int64_t balance_ns;
     int64_t stall_ns; /* as the chief has it; 0: nobody hangs */
     int backup;
@@ -73,6 +82,7 @@ struct sim_case {
     int surprise;       /* of 100 steps: the deciding worker wants one that others do not expect */
     int first_table, n_table_pieces; /* pieces of which rows are read */
     bool leased;                     /* leases in place of steps */
+    bool halts;                      /* workers want control records that nobody planned */
     int ahead;                       /* leases that a worker holds */
     int64_t ahead_ns;
 };
@@ -123,8 +133,17 @@ struct sim_kind {
     void (*compute)(void *worker, int64_t t, int shard);
     /* With leases, in place of new_worker. */
     void *(*new_lessee)(struct world *w, int node, struct wf_lessee_data *data);
+    /* Of leases with real values; otherwise NULL. The log of a history begins, with a checkpoint or
+     * with initial values. A server is the first to make version t + 1 of a piece: what its blocks
+     * are then, by a replay. A version becomes part of a checkpoint. A job begins with a checkpoint
+     * of step t that was written before it. */
+    void (*begin)(struct world *w, uint64_t history);
+    void (*replay)(struct world *w, int node, int piece, uint64_t history, int64_t t,
+                   uint64_t *value);
+    void (*keep)(struct world *w, uint64_t history, int piece, int64_t version);
+    void (*resume)(struct world *w, int64_t t);
 };
-extern const struct sim_kind sim_hashes, sim_real, sim_leases;
+extern const struct sim_kind sim_hashes, sim_real, sim_leases, sim_real_leases;
 
 uint64_t sim_mix(uint64_t a, uint64_t b);
 bool sim_needs(const struct sim_case *c, int shard, int64_t t, int piece);
@@ -153,12 +172,21 @@ struct sim_counts {
     int64_t lost, cut_off, twice, late;         /* messages: cut_off by a partition */
     int64_t store_late, holds; /* the store was late; workers read their memory for a while */
     int64_t epochs, restores, takeovers;
+    int64_t displaced, parted; /* takeovers while the former chief ran; partitions of machines */
     int64_t balances, backups; /* epochs that only move shards; shards computed for others */
     int64_t controls,
         repeated;           /* control records; of which a former chief had created one before */
     int64_t sums, overlaps; /* pushes of more than one shard; of which some were there already */
     int64_t leases, again, waits; /* applied on a piece; closed once more; pulls that had to wait */
+    int64_t compared;             /* with leases: contents of pieces compared with a replay */
     int64_t learned;              /* pieces of which a new chief learned what is applied */
+    int64_t added, refused;       /* tasks that joined beyond the list; that a chief did not know */
+    int64_t chief_restarts;       /* of chiefs that had promised a number to somebody else */
+    int64_t damaged, again_at;    /* checkpoints; times that a job began again, as it found one */
+    int64_t outages, resumed;     /* of the store; jobs that begin with a checkpoint */
+    int64_t relieved;             /* servers that handed pieces over, or may have them back */
+    int64_t halts, unplanned; /* workers that wanted a control record; those that nobody planned */
+    int64_t asked_saves;      /* checkpoints that whoever decides wrote before its record */
 };
 
 struct sim_result {

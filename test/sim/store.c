@@ -6,7 +6,7 @@
 
 uint64_t sim_epoch_hash(const struct wf_epoch *e)
 {
-    uint64_t h = sim_mix(e->number, e->history);
+    uint64_t h = sim_mix(sim_mix(e->number, e->history), (uint64_t)e->halt);
 
     for (int i = 0; i < e->n_members; i++)
         h = sim_mix(h, 2 * e->member[i].incarnation + e->member[i].leaves);
@@ -30,9 +30,8 @@ static int64_t lateness(struct world *w)
 static struct event *store_answer(struct world *w, const struct event *r,
                                   const struct wf_store_answer *a, const struct wf_epoch *record)
 {
-    struct event *e = sim_add_event(
-        w, w->now + sim_random(w, w->c->store_delay / 4 + 1, w->c->store_delay) + lateness(w),
-        E_STORE, r->node);
+    int64_t at = w->now + sim_random(w, w->c->store_delay / 4 + 1, w->c->store_delay) + lateness(w);
+    struct event *e = sim_add_event(w, wf_max_i64(at, w->store_out), E_STORE, r->node);
 
     e->incarnation = r->incarnation;
     e->answer = *a;
@@ -43,9 +42,9 @@ static struct event *store_answer(struct world *w, const struct event *r,
 
 static void tell_epoch(struct world *w, const struct wf_epoch *e)
 {
-    sim_tell(w, "store: epoch %llu of term %llu, history %llu from version %lld",
+    sim_tell(w, "store: epoch %llu of term %llu, history %llu from version %lld, halt %lld",
              (unsigned long long)e->number, (unsigned long long)e->term,
-             (unsigned long long)e->history, (long long)e->start);
+             (unsigned long long)e->history, (long long)e->start, (long long)e->halt);
     for (int i = 0; w->trace && i < e->n_pieces; i++)
         fprintf(w->trace, "            piece %d: primary %d backup %d target %d%s\n", i,
                 e->holders[i].primary, e->holders[i].backup, e->holders[i].target,
@@ -67,9 +66,22 @@ static bool is_balance(const struct wf_epoch *a, const struct wf_epoch *b)
     return true;
 }
 
+/* The history whose checkpoint of step t is read: the last one that has made it. A chief may go
+ * back to where its history began, though a former one has reported a later checkpoint since
+ * then. */
+static uint64_t source_of(const struct world *w, uint64_t history, int64_t t)
+{
+    uint64_t h = history % MAX_HISTORIES;
+
+    while (t > 0 && h > 0 && !w->is_made[h][t])
+        h--;
+    return h;
+}
+
 static void create_epoch(struct world *w, struct event *r)
 {
     struct wf_store_answer a = {.to = WF_ACT_CREATE_EPOCH, .term = r->record->term};
+    uint64_t last = w->epoch ? w->epoch->history : 0;
 
     a.ok = r->record->number == (w->epoch ? w->epoch->number : 0) + 1;
     if (a.ok) {
@@ -82,8 +94,11 @@ static void create_epoch(struct world *w, struct event *r)
         w->epoch_hash[w->epoch->number % MAX_EPOCHS] = sim_epoch_hash(w->epoch);
         w->result->n.restores = (int64_t)w->epoch->history - 1;
         w->result->n.epochs++;
+        r->history = source_of(w, r->history, w->epoch->start);
         if (w->c->leased)
             sim_begin_log(w, w->epoch->history, w->epoch->start, r->history);
+        if (last != w->epoch->history)
+            sim_read_checkpoint(w, r->history, w->epoch->start);
     }
     store_answer(w, r, &a, NULL);
 }
@@ -125,6 +140,7 @@ static void create_manifest(struct world *w, const struct event *r)
         w->has_manifest = true;
         w->manifest_history = r->history;
         w->manifest = r->t;
+        w->is_made[r->history % MAX_HISTORIES][r->t] = true;
     }
     store_answer(w, r, &a, NULL);
 }
@@ -142,6 +158,7 @@ static void create_control(struct world *w, const struct event *r)
     if (a.ok && !*at) {
         sim_tell(w, "store: control record of step %lld", (long long)r->t);
         w->result->n.controls++;
+        w->result->n.unplanned += w->c->leased && r->t == w->epoch->halt;
         if (w->c->leased)
             sim_check_drained(w, r->history, r->t);
         *at = r->value;
@@ -156,10 +173,12 @@ void sim_use_store(struct world *w, struct event *r)
 
     switch (a.to) {
     case WF_ACT_READ:
+        w->pulse = r->pulse ? r->pulse : w->pulse;
         a = (struct wf_store_answer){a.to,
                                      true,
                                      w->term,
                                      NULL,
+                                     w->pulse,
                                      w->has_manifest,
                                      w->manifest_history,
                                      w->manifest,
@@ -172,6 +191,7 @@ void sim_use_store(struct world *w, struct event *r)
     case WF_ACT_CREATE_TERM:
         a.ok = r->number == w->term + 1;
         if (a.ok) {
+            sim_check_term(w, r->node);
             sim_tell(w, "store: node %d takes term %llu", r->node, (unsigned long long)r->number);
             w->term = r->number;
             w->term_owner = r->node;
@@ -200,6 +220,7 @@ void sim_ask_store(struct world *w, int node, const struct wf_action *act)
     e->number = act->number;
     e->history = act->history;
     e->t = act->t;
+    e->pulse = act->pulse;
     if (act->type == WF_ACT_CREATE_EPOCH)
         e->history = c->manifest_history;
     if (act->payload)

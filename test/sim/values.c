@@ -20,6 +20,7 @@ struct piece {
     struct slot *slot[MAX_SHARDS]; /* of single shards: where a worker has what it gave */
     uint64_t stamp[MAX_SHARDS];
     uint64_t mean, last[2]; /* the record of a step: of this one, or of the last until it is made */
+    uint64_t partial[2];    /* by round */
     bool has[MAX_SHARDS];
 };
 
@@ -277,7 +278,7 @@ static weft_status reduce(void *arg, int piece, int64_t t, bool *gone)
     p->mean = sum_of(s->c, p, top_level(s->c), 0);
     if (s->c->plan.n_rounds) {
         at_norms(s, t);
-        s->partial[0][piece] = partial_of(0, piece, p->mean, 0);
+        p->partial[0] = partial_of(0, piece, p->mean, 0);
     }
     return WEFT_OK;
 }
@@ -285,18 +286,19 @@ static weft_status reduce(void *arg, int piece, int64_t t, bool *gone)
 static weft_status half(void *arg, int piece, int64_t t)
 {
     struct server *s = arg;
+    struct piece *p = &s->piece[piece];
 
     (void)t;
-    s->partial[1][piece] = partial_of(1, piece, s->piece[piece].mean, s->decision[0]);
+    p->partial[1] = partial_of(1, piece, p->mean, s->decision[0]);
     return WEFT_OK;
 }
 
 static weft_status own_partial(void *arg, int piece, int64_t t, int round)
 {
-    (void)arg;
-    (void)piece;
-    (void)t;
-    (void)round;
+    struct server *s = arg;
+
+    at_norms(s, t);
+    s->partial[round][piece] = s->piece[piece].partial[round];
     return WEFT_OK;
 }
 
@@ -461,7 +463,7 @@ static void server_payload(void *server, const struct wf_server *m, const struct
     case WF_MSG_ROWS:
         out->v[0] = sim_mix(blocks_of(s->c, msg->t == version ? p->now : p->before), s->asked);
         break;
-    case WF_MSG_PARTIAL: out->v[0] = s->partial[msg->round][msg->piece]; break;
+    case WF_MSG_PARTIAL: out->v[0] = p->partial[msg->round]; break;
     case WF_MSG_DECISION:
         out->v[1] = s->decision[0];
         out->v[2] = s->decision[1];

@@ -56,6 +56,15 @@ static weft_status take_answer(struct world *w, struct node *n, struct event *e)
     weft_status st;
 
     e->answer.epoch = e->record;
+    if (!sim_learn(w, e->node, e->record)) { /* it has promised a number to another task: it ends */
+        sim_tell(w, "chief %d: %s", e->node, weft_error());
+        w->result->n.chief_restarts++;
+        sim_stop_node(w, e->node);
+        sim_add_event(w, w->now + 300 * MS, E_START, e->node);
+        return WEFT_OK;
+    }
+    if (e->record && sim_extend_chief(w, e->node))
+        abort();
     st = wf_chief_answer(&n->m.chief, w->now, &e->answer, &w->acts);
     if (e->value && wf_chief_controls(&n->m.chief, &e->answer)) {
         n->record_t = e->answer.control_t;
@@ -80,6 +89,8 @@ static weft_status handle(struct world *w, struct event *e)
     case E_STORE: return take_answer(w, n, e);
     case E_DECIDED: /* whoever decides, and whenever, decides something else */
         n->decision = sim_mix(n->incarnation, (uint64_t)sim_random(w, 1, 1 << 30)) | 1;
+        if (w->c->leased)
+            sim_save_drained(w, e->node, e->t);
         if (w->c->leased)
             return wf_lessee_decided(&n->m.lessee, w->now, e->t, &w->acts);
         return wf_client_decided(&n->m.client, w->now, e->t, &w->acts);
@@ -111,7 +122,7 @@ static void happen(struct world *w, struct event *e)
     switch (e->kind) {
     case E_START:
         if (!n->alive)
-            sim_start_node(w, e->node);
+            sim_start_process(w, e->node);
         return;
     case E_FAULT: sim_begin_fault(w, e->fault); return;
     case E_FAULT_END: sim_end_fault(w, e->fault); return;
@@ -124,7 +135,8 @@ static void happen(struct world *w, struct event *e)
         sim_fail(w, "node %d: %s", e->node, weft_error());
         return;
     }
-    sim_carry_out(w, e->node);
+    if (n->alive) /* or it has ended */
+        sim_carry_out(w, e->node);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -135,13 +147,27 @@ static bool is_protected(const struct world *w)
     int n_servers = 0;
 
     for (int i = 0; i < w->c->n_nodes; i++) {
-        const struct wf_member *m = w->epoch ? wf_epoch_member(w->epoch, i) : NULL;
+        const struct wf_member *m =
+            w->epoch && w->node[i].alive ? wf_epoch_member(w->epoch, w->node[i].number) : NULL;
 
         n_servers += w->node[i].role == WF_ROLE_SERVER && w->node[i].alive && !(m && m->leaves);
     }
     for (int i = 0; i < w->c->plan.n_pieces && w->c->copies && n_servers > 1; i++)
         if (!w->epoch || w->epoch->holders[i].backup == WF_NOBODY)
             return false;
+    return true;
+}
+
+/* Every server that lives, and is to stay, belongs to the job. */
+static bool is_joined(const struct world *w)
+{
+    for (int i = w->c->n_chiefs; i < w->c->n_nodes; i++) {
+        const struct node *n = &w->node[i];
+
+        if (n->role == WF_ROLE_SERVER && n->alive && !n->leaving && !n->left && !n->drained &&
+            (!w->epoch || !wf_epoch_has(w->epoch, n->number, n->incarnation)))
+            return false;
+    }
     return true;
 }
 
@@ -164,7 +190,7 @@ static bool is_done(const struct world *w)
 {
     bool any = false;
 
-    if (!is_protected(w) || !is_home(w))
+    if (!is_protected(w) || !is_home(w) || !is_joined(w))
         return false;
 
     for (int i = w->c->n_chiefs; i < w->c->n_nodes; i++) {
@@ -231,6 +257,10 @@ static void run(struct world *w)
             sim_postpone(w, e, n->paused_until);
             continue;
         }
+        if (e->kind == E_REQUEST && w->store_out > e->at) { /* it is tried again, in order */
+            sim_postpone(w, e, w->store_out);
+            continue;
+        }
         /* so does a program that hangs; its process takes part meanwhile */
         if (n->alive && n->hung_until > e->at &&
             (e->kind == E_COMPUTED || e->kind == E_READY || e->kind == E_DECIDED ||
@@ -242,6 +272,10 @@ static void run(struct world *w)
         w->result->n.events++;
         happen(w, e);
         sim_free_event(w, e);
+        if (w->begins_again) {
+            sim_begin_again(w);
+            limit = limit_of(w);
+        }
         if (w->n_heap > MAX_EVENTS)
             sim_fail(w, "%lld messages are under way: they multiply", (long long)w->n_heap);
         if (w->now >= w->calm_at && is_done(w))
@@ -263,12 +297,16 @@ void sim_run(weft_ctx *ctx, const struct sim_case *c, FILE *trace, struct sim_re
     *out = (struct sim_result){0};
     *w = (struct world){.ctx = ctx, .c = c, .trace = trace, .result = out, .random = c->seed};
     wf_actions_init(&w->acts, ctx);
-    w->kind = c->real ? &sim_real : c->leased ? &sim_leases : &sim_hashes;
+    w->kind = c->real && c->leased ? &sim_real_leases
+              : c->real            ? &sim_real
+              : c->leased          ? &sim_leases
+                                   : &sim_hashes;
     w->truth = w->kind->new_truth(ctx, c);
     for (int i = 0; i < c->n_nodes; i++) {
         w->node[i].role = i < c->n_chiefs                  ? WF_ROLE_CHIEF
                           : i < c->n_chiefs + c->n_servers ? WF_ROLE_SERVER
-                                                           : WF_ROLE_WORKER;
+                          : i < c->n_nodes - c->n_added    ? WF_ROLE_WORKER
+                                                        : c->added[i - (c->n_nodes - c->n_added)];
         sim_add_event(w, c->starts[i], E_START, i);
         w->calm_at = wf_max_i64(w->calm_at, c->starts[i]);
     }
@@ -279,6 +317,9 @@ void sim_run(weft_ctx *ctx, const struct sim_case *c, FILE *trace, struct sim_re
         w->calm_at = wf_max_i64(w->calm_at, c->fault[i].at + c->fault[i].lasts);
     }
     w->calm_at += 1 * MS;
+    if (c->resumes)
+        sim_resume(w);
+    out->n.resumed = w->has_manifest;
     run(w);
     if (c->leased && !out->failed)
         sim_check_all_applied(w);

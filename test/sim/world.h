@@ -2,6 +2,7 @@
 #ifndef WF_SIM_WORLD_H
 #define WF_SIM_WORLD_H
 
+#include "cluster/spec.h"
 #include "sim.h"
 
 enum event_kind {
@@ -29,6 +30,8 @@ struct event {
     int node;
     uint64_t incarnation; /* of the process that it is for; 0: any */
     struct wf_message msg;
+    int process;             /* that sent it */
+    int64_t sent;            /* when */
     struct payload *payload; /* shared with other copies of the message */
     uint64_t bits[MAX_WORDS];
     uint64_t saved[MAX_BLOCKS]; /* E_SAVED: what was to be saved */
@@ -37,29 +40,42 @@ struct event {
     int shard, piece, fault;
     int64_t t;
     uint64_t number, history, value; /* value: of a control record */
+    uint64_t pulse;                  /* a sign of life for the store */
     bool confirmed, is_ok;           /* a request: the store has looked whether its term counts */
 };
 
 /* What a chief has of a node, as far as the world can see. */
 struct heard {
     int64_t at;
-    uint64_t incarnation; /* of the last message */
-    uint64_t gone;        /* the last one that has left, or whose connection was closed */
+    uint64_t incarnation;       /* of the last message */
+    uint64_t gone;              /* the last one that has left, or whose connection was closed */
+    int cost;                   /* of its bytes, if it is a server */
+    int64_t seen_at, seen_sent; /* its last answer to a standby: when it came, and was sent */
+    int64_t stalled_at;         /* when the chief found that it makes no progress; 0: it does */
+};
+
+/* All tasks, as a process knows them: those that were added come last. */
+struct task_list {
+    int n; /* 0: only the first ones */
+    struct wf_task task[MAX_NODES];
 };
 
 struct node {
     enum wf_role role;
+    int number;            /* of the process, as its machine knows it */
+    struct task_list list; /* only where tasks are added */
     bool alive, left, leaving;
     bool gone;           /* it is not started again */
     bool drained;        /* it has seen that it is to go */
     int64_t drain_until; /* when it is started again, or later if it goes later */
     uint64_t incarnation;
     int64_t paused_until;
-    int64_t hung_from, hung_until; /* a worker's program does nothing in between */
-    unsigned cut;                  /* nothing reaches these nodes */
-    unsigned deaf;                 /* nothing comes from these */
-    int64_t computes;              /* number of the computation under way */
-    bool reads;                    /* a computation waits for rows: of this shard and step */
+    int64_t hung_from, hung_until;     /* a worker's program does nothing in between */
+    int64_t before_from, before_until; /* the same process, the time before */
+    unsigned cut;                      /* nothing reaches these nodes */
+    unsigned deaf;                     /* nothing comes from these */
+    int64_t computes;                  /* number of the computation under way */
+    bool reads;                        /* a computation waits for rows: of this shard and step */
     int read_shard;
     int64_t read_t;
     union {
@@ -107,19 +123,25 @@ struct world {
     struct node node[MAX_NODES];
     struct wf_actions acts;
     /* the store */
-    uint64_t term;
+    uint64_t term, pulse;
     int term_owner;
     struct wf_epoch *epoch; /* the last */
+    struct task_list list;
     uint64_t epoch_hash[MAX_EPOCHS];
     bool has_manifest;
     uint64_t manifest_history;
     int64_t manifest;
     bool in_store[MAX_HISTORIES][MAX_STEPS + 1][MAX_PIECES]; /* checkpointed pieces */
     uint64_t control[MAX_HISTORIES][MAX_STEPS + 1];          /* records; 0: none */
+    /* checkpoints that were complete; that cannot be read any more */
+    bool is_made[MAX_HISTORIES][MAX_STEPS + 1], is_lost[MAX_HISTORIES][MAX_STEPS + 1];
+    bool begins_again;
+    int64_t store_out; /* until then the store answers nobody */
     /* the highest version that was announced in the present history */
     int64_t announced[MAX_PIECES];
     uint64_t announced_history;
-    int64_t calm_at; /* after the last fault */
+    int64_t calm_at;    /* after the last fault */
+    int64_t changed_at; /* when a fault began or ended, or a process began or ended, last */
     /* with leases */
     struct piece_log *log[MAX_HISTORIES]; /* by piece */
     uint64_t saved[MAX_HISTORIES][MAX_STEPS + 1][MAX_PIECES][MAX_BLOCKS];
@@ -151,6 +173,8 @@ void sim_check_node(struct world *w, int i);
 void sim_check_epoch(struct world *w, const struct wf_epoch *old, const struct wf_epoch *e);
 /* A chief wants an epoch: it drops those only that it has not heard of. */
 void sim_check_dropped(struct world *w, int chief, const struct wf_epoch *e);
+/* A chief takes the next term. */
+void sim_check_term(struct world *w, int chief);
 /* A worker has read the version that it began to read. */
 void sim_check_held(struct world *w, int node);
 
@@ -170,6 +194,7 @@ void sim_check_lease(struct world *w, int node, int64_t lease);
 void sim_check_leased(struct world *w, int node);
 void sim_check_drained(struct world *w, uint64_t history, int64_t t);
 void sim_check_all_applied(struct world *w);
+void sim_save_drained(struct world *w, int node, int64_t t);
 
 /* ---- store.c --------------------------------------------------------------------------------- */
 
@@ -177,10 +202,31 @@ uint64_t sim_epoch_hash(const struct wf_epoch *e);
 void sim_use_store(struct world *w, struct event *r);
 void sim_ask_store(struct world *w, int node, const struct wf_action *act);
 
+/* ---- added.c --------------------------------------------------------------------------------- */
+
+int sim_process(const struct world *w, int node, int number);
+int sim_number(const struct world *w, int at, int i);
+struct node *sim_at(struct world *w, int number);
+bool sim_learn(struct world *w, int node, const struct wf_epoch *e);
+void sim_check_list(struct world *w, const struct wf_epoch *old, const struct wf_epoch *e);
+weft_status sim_extend_chief(struct world *w, int chief);
+void sim_enter(struct world *w, int i);
+void sim_unlearn(struct world *w, int i);
+bool sim_is_known(struct world *w, int node, const struct event *e);
+
+/* ---- again.c --------------------------------------------------------------------------------- */
+
+void sim_resume(struct world *w);
+void sim_lose_checkpoint(struct world *w);
+void sim_read_checkpoint(struct world *w, uint64_t source, int64_t t);
+void sim_begin_again(struct world *w);
+
 /* ---- nodes.c --------------------------------------------------------------------------------- */
 
 void sim_stop_node(struct world *w, int i);
 void sim_start_node(struct world *w, int i);
+/* A new process of a task: one that is added asks first. */
+void sim_start_process(struct world *w, int i);
 void sim_carry_out(struct world *w, int node);
 weft_status sim_step_message(struct world *w, struct node *n, struct event *e);
 weft_status sim_tick(struct world *w, int i);

@@ -6,7 +6,7 @@
 
 struct counting {
     int64_t n_allocs, n_live; /* calls so far, blocks not yet freed */
-    int64_t fail_at;          /* the call (1, 2, …) that fails; 0: none */
+    _Atomic int64_t fail_at;  /* the call (1, 2, …) that fails; 0: none */
     bool sticky;              /* and all that follow */
 };
 weft_allocator counting_allocator(struct counting *c);

@@ -24,6 +24,7 @@ struct block {
 };
 
 struct device {
+    weft_device_ops ops;
     struct fake *f;
     weft_ctx *ctx;
     pthread_mutex_t lock;
@@ -108,6 +109,7 @@ struct item {
     weft_copy_way way;
     void *to;
     const void *from;
+    struct device *peer; /* whose memory `from` is; NULL: this one's */
     size_t bytes;
     int byte;
     struct wf_call call; /* with tensors of its own */
@@ -125,6 +127,7 @@ struct stream {
     uint64_t n_given, n_done, n_released;
     bool stop;
     struct recording *recording;
+    bool reads;     /* a copy to the host's memory was given since the last wait */
     weft_status st; /* of work: reported by the next wait */
     char text[256];
     struct stream *next;
@@ -242,7 +245,8 @@ static void run_kernel(struct stream *s, const struct wf_call *given)
 static void copy_now(struct stream *s, const struct item *i)
 {
     void *to = i->way == WEFT_COPY_OUT ? i->to : real(s->d, i->to, i->bytes);
-    const void *from = i->way == WEFT_COPY_IN ? i->from : real(s->d, i->from, i->bytes);
+    const void *from =
+        i->way == WEFT_COPY_IN ? i->from : real(i->peer ? i->peer : s->d, i->from, i->bytes);
 
     if (!to || !from)
         complain(s, WEFT_EBUG, "a copy of memory that is not the device's");
@@ -432,8 +436,9 @@ static weft_status stream_sync(void *dev, void *stream)
         return st;
     if (s->recording)
         return weft_device_error(WEFT_EBUG, "waits for a stream that is being recorded");
-    if (++d->f->n_waits == d->f->drop_wait)
+    if (++d->f->n_waits == d->f->drop_wait || (s->reads && ++d->f->n_reads == d->f->drop_read))
         return WEFT_OK;
+    s->reads = false;
     wait_for(s, s->n_given);
     st = s->st;
     s->st = WEFT_OK;
@@ -449,8 +454,29 @@ static weft_status copy(void *dev, void *stream, weft_copy_way way, void *to, co
         d->f->dropped = bytes;
         return WEFT_OK;
     }
+    ((struct stream *)stream)->reads |= way == WEFT_COPY_OUT;
+    d->f->bytes_out += way == WEFT_COPY_OUT ? (int64_t)bytes : 0;
+    d->f->bytes_in += way == WEFT_COPY_IN ? (int64_t)bytes : 0;
     return give(stream,
                 &(struct item){.kind = COPY, .way = way, .to = to, .from = from, .bytes = bytes});
+}
+
+static weft_status copy_peer(void *dev, void *stream, void *to, void *other, const void *from,
+                             size_t bytes)
+{
+    struct device *d = dev;
+
+    if (++d->f->n_copies == d->f->drop_copy) {
+        d->f->dropped = bytes;
+        return WEFT_OK;
+    }
+    d->f->n_peers++;
+    return give(stream, &(struct item){.kind = COPY,
+                                       .way = WEFT_COPY_WITHIN,
+                                       .to = to,
+                                       .from = from,
+                                       .peer = other,
+                                       .bytes = bytes});
 }
 
 static weft_status fill(void *dev, void *stream, void *to, int byte, size_t bytes)
@@ -515,7 +541,8 @@ static weft_status stream_wait(void *dev, void *stream, void *event)
     struct device *d = dev;
     struct event *e = event;
 
-    if (++d->f->n_waits == d->f->drop_wait || !e->stream || e->stream == stream)
+    if (++d->f->n_waits == d->f->drop_wait || ++d->f->n_orders == d->f->drop_order || !e->stream ||
+        e->stream == stream)
         return WEFT_OK;
     return give(stream, &(struct item){.kind = WAIT, .other = e->stream, .ticket = e->ticket});
 }
@@ -548,8 +575,10 @@ static weft_status choose(void *dev, struct wf_kplan *p, const struct wf_kernel 
     if ((d->f->no_kernel && strstr(d->f->no_kernel, name)) ||
         ((p->op->flags & WF_EFFECT) && !(p->op->flags & WF_STATE_IN0)))
         return WEFT_ENOSUP;
-    /* a penalty's gradient as the merge layer computes it: steps in shards give the same bits */
-    st = wf_kernel_choose(p, p->op->id != WF_OP_penalty_grad, &ref);
+    /* norms and gradients of penalties as the merge layer computes them: steps in shards give the
+     * same bits */
+    st = wf_kernel_choose(p, p->op->id != WF_OP_penalty_grad && p->op->id != WF_OP_clip_factor,
+                          &ref);
     if (st)
         return st;
     k = wf_arena_alloc(p->arena, sizeof *k);
@@ -664,45 +693,29 @@ static weft_status count_devices(void *arg, weft_ctx *ctx, int *n)
 static weft_status open_device(void *arg, weft_ctx *ctx, int number, const weft_device_opts *opts,
                                const weft_device_ops **ops, void **dev)
 {
-    static const weft_device_ops lasting = {.size = sizeof lasting,
-                                            .close = close_device,
-                                            .info = info,
-                                            .describe = describe,
-                                            .alloc = alloc,
-                                            .free = free_memory,
-                                            .stream_new = stream_new,
-                                            .stream_free = stream_free,
-                                            .stream_sync = stream_sync,
-                                            .copy = copy,
-                                            .fill = fill,
-                                            .event_new = event_new,
-                                            .event_free = event_free,
-                                            .event_record = event_record,
-                                            .event_query = event_query,
-                                            .event_sync = event_sync,
-                                            .stream_wait = stream_wait,
-                                            .choose = choose,
-                                            .capture_begin = capture_begin,
-                                            .capture_end = capture_end,
-                                            .replay = replay,
-                                            .recorded_free = recorded_free};
-    static const weft_device_ops plain = {.size = offsetof(weft_device_ops, capture_begin),
-                                          .close = close_device,
-                                          .info = info,
-                                          .alloc = alloc,
-                                          .free = free_memory,
-                                          .stream_new = stream_new,
-                                          .stream_free = stream_free,
-                                          .stream_sync = stream_sync,
-                                          .copy = copy,
-                                          .fill = fill,
-                                          .event_new = event_new,
-                                          .event_free = event_free,
-                                          .event_record = event_record,
-                                          .event_query = event_query,
-                                          .event_sync = event_sync,
-                                          .stream_wait = stream_wait,
-                                          .choose = choose};
+    static const weft_device_ops all = {.size = sizeof all,
+                                        .close = close_device,
+                                        .info = info,
+                                        .describe = describe,
+                                        .alloc = alloc,
+                                        .free = free_memory,
+                                        .stream_new = stream_new,
+                                        .stream_free = stream_free,
+                                        .stream_sync = stream_sync,
+                                        .copy = copy,
+                                        .fill = fill,
+                                        .event_new = event_new,
+                                        .event_free = event_free,
+                                        .event_record = event_record,
+                                        .event_query = event_query,
+                                        .event_sync = event_sync,
+                                        .stream_wait = stream_wait,
+                                        .choose = choose,
+                                        .capture_begin = capture_begin,
+                                        .capture_end = capture_end,
+                                        .replay = replay,
+                                        .recorded_free = recorded_free,
+                                        .copy_peer = copy_peer};
     struct fake *f = arg;
     struct device *d = calloc(1, sizeof *d);
 
@@ -712,7 +725,16 @@ static weft_status open_device(void *arg, weft_ctx *ctx, int number, const weft_
     d->ctx = ctx;
     d->random = f->delays;
     pthread_mutex_init(&d->lock, NULL);
-    *ops = f->no_capture ? &plain : &lasting;
+    d->ops = all;
+    if (f->no_capture) {
+        d->ops.capture_begin = NULL;
+        d->ops.capture_end = NULL;
+        d->ops.replay = NULL;
+        d->ops.recorded_free = NULL;
+    }
+    if (f->no_peers) /* as an older driver says it */
+        d->ops.size = offsetof(weft_device_ops, copy_peer);
+    *ops = &d->ops;
     *dev = d;
     return WEFT_OK;
 }

@@ -15,17 +15,22 @@ struct fake {
     int n_devices;   /* 0: 1 */
     int64_t memory;  /* bytes; 0: 1 GiB */
     bool no_capture;
-    bool words; /* a lookup reports a bad id by words of trouble alone, as hardware would */
+    bool no_peers; /* nothing is copied from one of its devices to another */
+    bool words;    /* a lookup reports a bad id by words of trouble alone, as hardware would */
     const char *no_kernel; /* ops without a kernel, each between spaces: " exp matmul " */
     /* faults: the n-th (from 1) is left out */
     int drop_copy, drop_wait, drop_kernel;
-    int fail_call; /* the n-th call that can fail does */
+    int drop_order; /* of the waits, one of a stream for another one */
+    int drop_read;  /* likewise, one of the host after a copy to its memory */
+    int fail_call;  /* the n-th call that can fail does */
     /* what it did */
-    _Atomic int n_copies, n_waits, n_kernels, n_replays, n_calls, n_streams;
-    _Atomic int64_t allocated; /* bytes in use */
-    size_t dropped;            /* bytes of the copy that was left out */
-    const char *dropped_op;    /* and the kernel */
-    weft_device_driver driver; /* filled by fake_init */
+    _Atomic int n_copies, n_peers, n_waits, n_orders, n_reads, n_kernels, n_replays, n_calls,
+        n_streams;
+    _Atomic int64_t allocated;           /* bytes in use */
+    _Atomic int64_t bytes_in, bytes_out; /* copied from and to the host */
+    size_t dropped;                      /* bytes of the copy that was left out */
+    const char *dropped_op;              /* and the kernel */
+    weft_device_driver driver;           /* filled by fake_init */
 };
 
 /* Fills in f->driver, "fake". */

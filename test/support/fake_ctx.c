@@ -29,8 +29,10 @@ weft_status __wrap_weft_ctx_new(const weft_ctx_opts *opts, weft_ctx **out)
     o.size = sizeof o;
     if ((o.devices && strcmp(o.devices, "cpu:0") == 0) || o.n_drivers)
         return __real_weft_ctx_new(opts, out);
-    if (!shared.driver.kind)
+    if (!shared.driver.kind) {
         fake_init(&shared);
+        shared.n_devices = 4;
+    }
     snprintf(list, sizeof list, "%s%s%s", o.devices ? o.devices : "", o.devices ? ", " : "",
              device);
     o.devices = list;

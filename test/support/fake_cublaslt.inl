@@ -100,18 +100,41 @@ static cublasStatus_t fake_cublasLtMatmulPreferenceSetAttribute(
     return CUBLAS_STATUS_SUCCESS;
 }
 
+enum { FAKE_ALGORITHMS = 3 };
+
 static cublasStatus_t fake_cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
     cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t p, int n,
     cublasLtMatmulHeuristicResult_t out[], int *found)
 {
-    (void)h, (void)a, (void)b, (void)c, (void)y, (void)p, (void)n;
+    (void)h, (void)a, (void)b, (void)c, (void)y, (void)p;
     MAY_FAIL(CUBLAS_STATUS_NOT_SUPPORTED);
     if (plain_products && ((const struct product *)d)->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    memset(out, 0, sizeof *out);
-    out->workspaceSize = 1000;
-    *found = 1;
+    *found = n < FAKE_ALGORITHMS ? n : FAKE_ALGORITHMS;
+    for (int i = 0; i < *found; i++) {
+        memset(&out[i], 0, sizeof out[i]);
+        out[i].algo.data[0] = (uint64_t)i;
+        out[i].workspaceSize = (size_t)(1000 * (i + 1));
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_cublasLtMatmulAlgoConfigGetAttribute(
+    const cublasLtMatmulAlgo_t *a, cublasLtMatmulAlgoConfigAttributes_t what, void *to, size_t room,
+    size_t *n)
+{
+    static const int32_t of[FAKE_ALGORITHMS][3] = {{66, 31, 1}, {66, 20, 2}, {66, 20, 1}};
+    int k = what == CUBLASLT_ALGO_CONFIG_ID          ? 0
+            : what == CUBLASLT_ALGO_CONFIG_TILE_ID   ? 1
+            : what == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? 2
+                                                     : -1;
+
+    MAY_FAIL(CUBLAS_STATUS_INVALID_VALUE);
+    if (k < 0 || room != sizeof(int32_t))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, &of[a->data[0]][k], room);
+    *n = room;
     return CUBLAS_STATUS_SUCCESS;
 }
 

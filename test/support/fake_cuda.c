@@ -4,6 +4,7 @@
 
 #ifdef WF_HAVE_CUDA
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static bool fails(void)
 
 /* ---- work: done at once, or recorded --------------------------------------------------------- */
 
-enum what { LAUNCH, COPY, FILL, PRODUCT, CONVOLUTION };
+enum what { LAUNCH, COPY, FILL, PRODUCT, CONVOLUTION, GRAPH };
 
 struct matrix { /* what cublasLtMatrixLayoutOpaque_t holds here */
     int32_t type, batch;
@@ -216,10 +217,12 @@ static void multiply(const struct work *w)
 
 struct dnn_conv;
 static void convolve(const struct dnn_conv *c); /* fake_cudnn.inl */
+struct dnn_graph;
+static void compute_graph(const struct dnn_graph *g); /* fake_cudnn_graph.inl */
 
 static void perform(const struct work *w)
 {
-    static const char *const names[] = {NULL, "copy", "fill", "product"};
+    static const char *const names[] = {NULL, "copy", "fill", "product", "convolution", "graph"};
 
     if (watcher)
         watcher(watcher_arg, w->what == LAUNCH ? w->name : names[w->what]);
@@ -238,6 +241,7 @@ static void perform(const struct work *w)
     case FILL: memset(w->to, w->byte, w->bytes); break;
     case PRODUCT: multiply(w); break;
     case CONVOLUTION: convolve((const struct dnn_conv *)(const void *)w->args); break;
+    case GRAPH: compute_graph((const struct dnn_graph *)(const void *)w->args); break;
     }
 }
 
@@ -293,11 +297,18 @@ static CUresult fake_cuDeviceGet(CUdevice *d, int i)
     return CUDA_SUCCESS;
 }
 
+static const char *model = "emulated GPU";
+
+void fake_cuda_model(const char *name)
+{
+    model = name ? name : "emulated GPU";
+}
+
 static CUresult fake_cuDeviceGetName(char *name, int n, CUdevice d)
 {
     (void)d;
     MAY_FAIL(CUDA_ERROR_UNKNOWN);
-    strncpy(name, "emulated GPU", (size_t)n);
+    strncpy(name, model, (size_t)n);
     return CUDA_SUCCESS;
 }
 
@@ -390,6 +401,14 @@ static CUresult fake_cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, 
 
 static CUresult fake_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
 {
+    return copy(s, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, n);
+}
+
+static CUresult fake_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext c, CUdeviceptr from, CUcontext o,
+                                       size_t n, CUstream s)
+{
+    if (!c || !o)
+        return CUDA_ERROR_INVALID_CONTEXT;
     return copy(s, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, n);
 }
 
@@ -552,6 +571,19 @@ static const struct kernel kernels[] = {
 
 static CUmodule own_kernels;
 
+/* As bin.c has it: a line for each kernel that nvcc compiled. */
+extern const char wf_cuda_kernel_names[];
+
+bool fake_cuda_has_kernel(const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = wf_cuda_kernel_names; (at = strchr(at, '\n')) != NULL;)
+        if (!strncmp(++at, name, n) && at[n] == '\n')
+            return true;
+    return false;
+}
+
 /* What "NVRTC" makes: the path of a shared library. */
 static const char made_by[] = "generated:";
 
@@ -603,7 +635,7 @@ static CUresult fake_cuModuleGetFunction(CUfunction *f, CUmodule m, const char *
         memcpy(f, &m, sizeof m);
         return CUDA_SUCCESS;
     }
-    for (int i = 0; i < WF_COUNT(kernels); i++)
+    for (int i = 0; i < WF_COUNT(kernels) && fake_cuda_has_kernel(name); i++)
         if (!strcmp(kernels[i].name, name)) {
             const struct kernel *k = &kernels[i];
 
@@ -611,6 +643,20 @@ static CUresult fake_cuModuleGetFunction(CUfunction *f, CUmodule m, const char *
             return CUDA_SUCCESS;
         }
     return CUDA_ERROR_NOT_FOUND;
+}
+
+/* Of one kernel; the others have 48 KB. */
+static const void *big_kernel;
+static unsigned big_bytes;
+
+static CUresult fake_cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v)
+{
+    MAY_FAIL(CUDA_ERROR_INVALID_VALUE);
+    if (a != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || v < 0 || v > 227 * 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+    big_kernel = f;
+    big_bytes = (unsigned)v;
+    return CUDA_SUCCESS;
 }
 
 static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *l, CUfunction f, void **params,
@@ -629,6 +675,8 @@ static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *l, CUfunction f, voi
     (void)extra;
     MAY_FAIL(CUDA_ERROR_LAUNCH_FAILED);
     if (!w.gx || !w.gy || w.gy > 65535 || l->gridDimZ != 1 || !w.nt || w.nt > 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (l->sharedMemBytes > (f == big_kernel ? big_bytes : 48 * 1024))
         return CUDA_ERROR_INVALID_VALUE;
     /* only after a kernel, which the next one waits for inside */
     if (l->numAttrs > 0 && !s->after_kernel)
@@ -862,6 +910,22 @@ void fake_cuda_plain_products(bool on)
 void fake_cuda_no_overlap(bool on)
 {
     (void)on;
+}
+
+void fake_cuda_model(const char *name)
+{
+    (void)name;
+}
+
+bool fake_cuda_has_kernel(const char *name)
+{
+    (void)name;
+    return false;
+}
+
+void fake_cuda_engines(int first)
+{
+    (void)first;
 }
 
 void fake_cuda_fail(int n)

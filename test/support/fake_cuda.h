@@ -30,6 +30,12 @@ int fake_cuda_launches(void);
 void fake_cuda_keep(bool on);
 /* Whether cuBLASLt refuses products with an epilogue. */
 void fake_cuda_plain_products(bool on);
+/* The name of the GPU from the next opening on; NULL: "emulated GPU". */
+void fake_cuda_model(const char *name);
+/* Whether nvcc compiled a kernel of this name into the library; loading any other one fails. */
+bool fake_cuda_has_kernel(const char *name);
+/* The number of the first engine of cuDNN's list; the others follow. */
+void fake_cuda_engines(int first);
 /* Whether a recording refuses launches that overlap. */
 void fake_cuda_no_overlap(bool on);
 /* seen is told of each piece of work as it is done: the kernel's name, "copy", "fill" or "product";

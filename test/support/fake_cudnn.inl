@@ -1,15 +1,16 @@
 /* fake_cudnn.inl - cuDNN's graphs of operations for fake_cuda.c: descriptors are lists of
- * attributes, and a plan computes its convolution with plain loops over dims and strides.
+ * attributes. A plan computes its convolution with plain loops over dims and strides; other graphs
+ * are computed operation by operation (fake_cudnn_graph.inl).
  *
  * It offers five engines: the first does not repeat its bits, the second uses tensor cores, the
  * third refuses every plan, the fourth convolves plainly, the fifth is never needed. */
 
-enum { DNN_ENGINES = 5, DNN_MAX_ATTR = 12, DNN_WORKSPACE = 777 };
+enum { DNN_ENGINES = 5, DNN_MAX_ATTR = 12, DNN_MAX_VALUES = 32, DNN_WORKSPACE = 777 };
 
 struct dnn_attr {
     int name, type;
     int64_t n;
-    int64_t value[8]; /* or pointers, or one int or float */
+    int64_t value[DNN_MAX_VALUES]; /* or pointers, or one int or float */
 };
 
 struct dnn_desc {
@@ -115,7 +116,7 @@ static cudnnStatus_t fake_cudnnBackendSetAttribute(cudnnBackendDescriptor_t desc
     struct dnn_attr *a = &d->attr[d->n];
 
     MAY_FAIL(2000);
-    if (d->done || d->n == DNN_MAX_ATTR || n < 1 || n > 8 || dnn_find(d, name))
+    if (d->done || d->n == DNN_MAX_ATTR || n < 1 || n > DNN_MAX_VALUES || dnn_find(d, name))
         return 2000;
     if (type == DNN_T_DESCRIPTOR) { /* parts are complete */
         const struct dnn_desc *part;
@@ -135,25 +136,33 @@ static bool dnn_complete(const struct dnn_desc *d)
 {
     static const struct {
         int kind, names[8];
-    } of[] = {{DNN_TENSOR,
-               {DNN_A_TENSOR_ID, DNN_A_TENSOR_TYPE, DNN_A_TENSOR_DIMS, DNN_A_TENSOR_STRIDES,
-                DNN_A_TENSOR_ALIGNMENT}},
-              {DNN_CONVOLUTION,
-               {DNN_A_CONV_COMPUTE, DNN_A_CONV_MODE, DNN_A_CONV_SPATIAL, DNN_A_CONV_STRIDES,
-                DNN_A_CONV_DILATIONS, DNN_A_CONV_PRE_PADS, DNN_A_CONV_POST_PADS}},
-              {DNN_CONV_FORWARD,
-               {DNN_A_FORWARD_X, DNN_A_FORWARD_W, DNN_A_FORWARD_Y, DNN_A_FORWARD_CONV,
-                DNN_A_FORWARD_ALPHA, DNN_A_FORWARD_BETA}},
-              {DNN_CONV_DATA,
-               {DNN_A_DATA_DX, DNN_A_DATA_W, DNN_A_DATA_DY, DNN_A_DATA_CONV, DNN_A_DATA_ALPHA,
-                DNN_A_DATA_BETA}},
-              {DNN_CONV_FILTER,
-               {DNN_A_FILTER_X, DNN_A_FILTER_DW, DNN_A_FILTER_DY, DNN_A_FILTER_CONV,
-                DNN_A_FILTER_ALPHA, DNN_A_FILTER_BETA}},
-              {DNN_GRAPH, {DNN_A_GRAPH_HANDLE, DNN_A_GRAPH_OPS}},
-              {DNN_HEURISTIC, {DNN_A_HEURISTIC_GRAPH, DNN_A_HEURISTIC_MODE}},
-              {DNN_PLAN, {DNN_A_PLAN_HANDLE, DNN_A_PLAN_CONFIG}},
-              {DNN_PACK, {DNN_A_PACK_IDS, DNN_A_PACK_POINTERS, DNN_A_PACK_WORKSPACE}}};
+    } of[] = {
+        {DNN_TENSOR,
+         {DNN_A_TENSOR_ID, DNN_A_TENSOR_TYPE, DNN_A_TENSOR_DIMS, DNN_A_TENSOR_STRIDES,
+          DNN_A_TENSOR_ALIGNMENT}},
+        {DNN_CONVOLUTION,
+         {DNN_A_CONV_COMPUTE, DNN_A_CONV_MODE, DNN_A_CONV_SPATIAL, DNN_A_CONV_STRIDES,
+          DNN_A_CONV_DILATIONS, DNN_A_CONV_PRE_PADS, DNN_A_CONV_POST_PADS}},
+        {DNN_CONV_FORWARD,
+         {DNN_A_FORWARD_X, DNN_A_FORWARD_W, DNN_A_FORWARD_Y, DNN_A_FORWARD_CONV,
+          DNN_A_FORWARD_ALPHA, DNN_A_FORWARD_BETA}},
+        {DNN_CONV_DATA,
+         {DNN_A_DATA_DX, DNN_A_DATA_W, DNN_A_DATA_DY, DNN_A_DATA_CONV, DNN_A_DATA_ALPHA,
+          DNN_A_DATA_BETA}},
+        {DNN_CONV_FILTER,
+         {DNN_A_FILTER_X, DNN_A_FILTER_DW, DNN_A_FILTER_DY, DNN_A_FILTER_CONV, DNN_A_FILTER_ALPHA,
+          DNN_A_FILTER_BETA}},
+        {DNN_POINTWISE, {DNN_A_POINTWISE_COMPUTE}},
+        {DNN_OP_POINTWISE, {DNN_A_ELEMENTS_OF, DNN_A_ELEMENTS_X, DNN_A_ELEMENTS_Y}},
+        {DNN_MATMUL, {DNN_A_MATMUL_COMPUTE}},
+        {DNN_OP_MATMUL, {DNN_A_PRODUCT_A, DNN_A_PRODUCT_B, DNN_A_PRODUCT_C, DNN_A_PRODUCT_OF}},
+        {DNN_REDUCTION, {DNN_A_REDUCTION_OPERATOR, DNN_A_REDUCTION_COMPUTE}},
+        {DNN_OP_REDUCTION, {DNN_A_SUM_X, DNN_A_SUM_Y, DNN_A_SUM_OF}},
+        {DNN_OP_RESHAPE, {DNN_A_RESHAPE_X, DNN_A_RESHAPE_Y}},
+        {DNN_GRAPH, {DNN_A_GRAPH_HANDLE, DNN_A_GRAPH_OPS}},
+        {DNN_HEURISTIC, {DNN_A_HEURISTIC_GRAPH, DNN_A_HEURISTIC_MODE}},
+        {DNN_PLAN, {DNN_A_PLAN_HANDLE, DNN_A_PLAN_CONFIG}},
+        {DNN_PACK, {DNN_A_PACK_IDS, DNN_A_PACK_POINTERS, DNN_A_PACK_WORKSPACE}}};
 
     for (int i = 0; i < WF_COUNT(of); i++)
         for (int k = 0; of[i].kind == d->kind && k < 8 && of[i].names[k]; k++)
@@ -175,6 +184,13 @@ static cudnnStatus_t fake_cudnnBackendFinalize(cudnnBackendDescriptor_t desc)
     return DNN_OK;
 }
 
+static int first_engine;
+
+void fake_cuda_engines(int first)
+{
+    first_engine = first;
+}
+
 /* The heuristic's configurations, into descriptors that the caller made. */
 static int64_t dnn_list(const struct dnn_desc *h, int64_t room, void *values)
 {
@@ -187,6 +203,14 @@ static int64_t dnn_list(const struct dnn_desc *h, int64_t room, void *values)
         to[i]->from = dnn_part(h, DNN_A_HEURISTIC_GRAPH);
     }
     return n;
+}
+
+/* A graph of many operations needs none here. */
+static int64_t dnn_workspace(struct dnn_desc *plan)
+{
+    const struct dnn_desc *config = dnn_part(plan, DNN_A_PLAN_CONFIG);
+
+    return dnn_find(config->from, DNN_A_GRAPH_OPS)->n == 1 ? DNN_WORKSPACE : 0;
 }
 
 static cudnnStatus_t fake_cudnnBackendGetAttribute(cudnnBackendDescriptor_t desc, int name,
@@ -206,13 +230,13 @@ static cudnnStatus_t fake_cudnnBackendGetAttribute(cudnnBackendDescriptor_t desc
         engine->engine = d->engine;
         engine->done = true;
         break;
-    case DNN_A_ENGINE_INDEX: *(int64_t *)values = d->engine; break;
+    case DNN_A_ENGINE_INDEX: *(int64_t *)values = first_engine + d->engine; break;
     case DNN_A_ENGINE_NOTES:
         *n = d->engine < 2 ? 1 : 0;
         if (*n)
             *(int *)values = d->engine == 0 ? DNN_NOTE_NOT_REPEATABLE : DNN_NOTE_TENSOR_CORE;
         break;
-    case DNN_A_PLAN_WORKSPACE: *(int64_t *)values = DNN_WORKSPACE; break;
+    case DNN_A_PLAN_WORKSPACE: *(int64_t *)values = dnn_workspace(d); break;
     default: return 2000;
     }
     return DNN_OK;
@@ -336,24 +360,17 @@ static bool dnn_sizes_agree(const struct dnn_conv *c, const int64_t *post)
            c->x.dim[1] % c->w.dim[1] == 0;
 }
 
-static cudnnStatus_t fake_cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan,
-                                              cudnnBackendDescriptor_t pack)
+static cudnnStatus_t run_conv(const struct dnn_desc *op, const struct dnn_desc *p, CUstream s)
 {
-    const struct dnn_desc *config = dnn_part(plan, DNN_A_PLAN_CONFIG),
-                          *op = dnn_part(config->from, DNN_A_GRAPH_OPS), *g, *p = pack;
     struct work w = {.what = CONVOLUTION};
     struct dnn_conv *c = (struct dnn_conv *)(void *)w.args;
+    const struct dnn_desc *g;
     int at = op->kind == DNN_CONV_FORWARD ? 0 : op->kind == DNN_CONV_DATA ? 1 : 2;
     static const int of[3][4] = {
         {DNN_A_FORWARD_X, DNN_A_FORWARD_W, DNN_A_FORWARD_Y, DNN_A_FORWARD_CONV},
         {DNN_A_DATA_DX, DNN_A_DATA_W, DNN_A_DATA_DY, DNN_A_DATA_CONV},
         {DNN_A_FILTER_X, DNN_A_FILTER_DW, DNN_A_FILTER_DY, DNN_A_FILTER_CONV}};
-    void *workspace;
-    CUstream s;
 
-    MAY_FAIL(5000);
-    if (!p->done || config->engine < 1 || config->engine == 2)
-        return 2004;
     *c = (struct dnn_conv){.kind = op->kind,
                            .x = dnn_tensor_of(dnn_part(op, of[at][0])),
                            .w = dnn_tensor_of(dnn_part(op, of[at][1])),
@@ -368,9 +385,29 @@ static cudnnStatus_t fake_cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescr
     c->x.data = dnn_data_of(p, c->x.id);
     c->w.data = dnn_data_of(p, c->w.id);
     c->y.data = dnn_data_of(p, c->y.id);
-    memcpy(&workspace, dnn_find(p, DNN_A_PACK_WORKSPACE)->value, sizeof workspace);
-    memset(workspace, 0x5a, DNN_WORKSPACE);
-    memcpy(&s, h, sizeof s);
     enqueue(s, &w);
     return DNN_OK;
+}
+
+#include "support/fake_cudnn_graph.inl"
+
+static cudnnStatus_t fake_cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan,
+                                              cudnnBackendDescriptor_t pack)
+{
+    const struct dnn_desc *config = dnn_part(plan, DNN_A_PLAN_CONFIG), *p = pack,
+                          *op = dnn_part(config->from, DNN_A_GRAPH_OPS);
+    void *workspace;
+    CUstream s;
+
+    MAY_FAIL(5000);
+    if (!p->done || config->engine < 1 || config->engine == 2)
+        return 2004;
+    memcpy(&workspace, dnn_find(p, DNN_A_PACK_WORKSPACE)->value, sizeof workspace);
+    if (!workspace && dnn_workspace(plan))
+        return 2001;
+    if (workspace)
+        memset(workspace, 0x5a, (size_t)dnn_workspace(plan));
+    memcpy(&s, h, sizeof s);
+    return dnn_find(config->from, DNN_A_GRAPH_OPS)->n == 1 ? run_conv(op, p, s)
+                                                           : run_graph(config->from, p, s);
 }

@@ -4,6 +4,7 @@
 #include "faultsys.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/uio.h>
 
 /* What each call can plausibly end with. */
@@ -21,6 +22,7 @@ static const struct fate
     name_fate = {"getsockname", {ENOBUFS}}, getopt_fate = {"getsockopt", {ENOPROTOOPT, ENOMEM}},
     setopt_fate = {"setsockopt", {ENOPROTOOPT, ENOMEM}},
     send_fate = {"sendmsg", {EPIPE, ECONNRESET, ENOBUFS, EINTR, EAGAIN, ETIMEDOUT}},
+    unread_fate = {"ioctl", {EINVAL, EIO}},
     recv_fate = {"recvmsg", {ECONNRESET, ETIMEDOUT, ENOMEM, EINTR, EAGAIN}},
     shutdown_fate = {"shutdown", {ENOTCONN}}, poll_fate = {"poll", {EINTR, ENOMEM}},
     epoll_fate = {"epoll_create", {EMFILE, ENOMEM}}, ctl_fate = {"epoll_ctl", {ENOMEM, ENOSPC}},
@@ -215,6 +217,13 @@ static int f_shutdown(void *arg, int fd, int how)
     return rc ? rc : wf_sys_posix.shutdown(NULL, fd, how);
 }
 
+static int f_unread(void *arg, int fd)
+{
+    int rc = fate(arg, &unread_fate);
+
+    return rc ? rc : wf_sys_posix.unread(NULL, fd);
+}
+
 static int f_poll(void *arg, struct pollfd *fds, int n, int timeout_ms)
 {
     int rc = fate(arg, &poll_fate);
@@ -293,7 +302,10 @@ static int f_fcntl(void *arg, int fd, int command, int value)
 {
     int rc = fate(arg, &fcntl_fate);
 
-    return rc ? rc : wf_sys_posix.fcntl(NULL, fd, command, value);
+    if (rc)
+        return rc;
+    rc = wf_sys_posix.fcntl(NULL, fd, command, value);
+    return command == F_DUPFD_CLOEXEC ? opened(arg, rc) : rc;
 }
 
 /* The descriptor is gone whatever close says. */
@@ -374,6 +386,7 @@ void faultsys_init(struct faultsys *f)
     f->sys.sendmsg = f_sendmsg;
     f->sys.recvmsg = f_recvmsg;
     f->sys.shutdown = f_shutdown;
+    f->sys.unread = f_unread;
     f->sys.poll = f_poll;
     f->sys.epoll_create = f_epoll_create;
     f->sys.epoll_ctl = f_epoll_ctl;

@@ -10,8 +10,8 @@ enum { FAULTSYS_FDS = 256 };
 struct faultsys {
     struct wf_sys sys;
     _Atomic int64_t n_calls;
-    int64_t fail_at;          /* the call (1, 2, …) that fails; 0: none */
-    int which;                /* of the errors that this call can end with */
+    _Atomic int64_t fail_at;  /* the call (1, 2, …) that fails; 0: none */
+    _Atomic int which;        /* of the errors that this call can end with */
     _Atomic bool happened;    /* it failed */
     const char *_Atomic what; /* its name */
     _Atomic int error;

@@ -40,6 +40,13 @@ struct proxy *proxy_new(void)
     return p == MAP_FAILED ? NULL : p;
 }
 
+/* The block that was read last never was. */
+static void lose(struct proxy *p, struct way *w)
+{
+    w->n_blocks--;
+    p->lose_after = 0;
+}
+
 /* Whether the connection lasts. */
 static bool take(const struct proxy *p, struct way *w, int from, int64_t *n)
 {
@@ -104,6 +111,8 @@ static void serve(struct proxy *p, int client, int server)
         if (p->partitioned)
             continue;
         lasts = take(p, there, client, &n);
+        if (n > 0 && p->lose_after && total >= p->lose_after)
+            lose(p, there);
         total += n;
         p->n_forwarded += n;
         if (p->cut_after && total >= p->cut_after)

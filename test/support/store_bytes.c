@@ -20,8 +20,15 @@ static void put_table(weft_trainer *t, const struct wf_segment *seg, char *to)
 
     for (int k = 0; k < seg->n_slots; k++)
         slot[k] = (float *)(void *)(to + (size_t)(k + 1) * bytes);
-    if (wf_table_dense(t, seg, (float *)(void *)to, slot))
+    if (wf_table_dense(t, seg, (float *)(void *)to, slot,
+                       (struct wf_seen *)(void *)(to + (size_t)(seg->n_slots + 1) * bytes)))
         abort();
+}
+
+/* What is known of the rows of a table that forgets some. */
+static size_t seen_bytes(const struct wf_segment *seg)
+{
+    return seg->evict.every ? (size_t)seg->type.dim[0] * sizeof *seg->seen : 0;
 }
 
 static size_t put_all(const struct wf_store *s, weft_trainer *t, char *to)
@@ -35,12 +42,13 @@ static size_t put_all(const struct wf_store *s, weft_trainer *t, char *to)
         if (t && seg->remote) {
             if (to)
                 put_table(t, seg, to + n);
-            n += bytes * (size_t)(1 + seg->n_slots);
+            n += bytes * (size_t)(1 + seg->n_slots) + seen_bytes(seg);
             continue;
         }
         n += put(to ? to + n : NULL, wf_store_data(s, seg), bytes);
         for (int k = 0; k < seg->n_slots; k++)
             n += put(to ? to + n : NULL, wf_store_slot(s, seg, k), bytes);
+        n += put(to ? to + n : NULL, seg->seen, seg->seen ? seen_bytes(seg) : 0);
     }
     return n;
 }

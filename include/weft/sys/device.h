@@ -112,8 +112,8 @@ typedef struct weft_device_ops {
                        const struct wf_type *product, weft_dtype last);
     /* Optional: whether there is a kernel for operands and results of these types, which need
      * not be those that the op's rule gives: a half written where the rule says f32, read where
-     * it says f32. Casts are then left out. It also answers for batch_norm_act, which only plans
-     * contain. */
+     * it says f32. Casts are then left out. It also answers for batch_norm_act
+     * and layer_norm_grad_add, which only plans contain. */
     bool (*can_take)(const struct wf_op *op, const struct wf_attr *attr, int n_in,
                      const struct wf_type *in, int n_out, const struct wf_type *out);
 
@@ -125,6 +125,14 @@ typedef struct weft_device_ops {
     weft_status (*capture_end)(void *dev, void *stream, void **recorded);
     weft_status (*replay)(void *dev, void *stream, void *recorded);
     void (*recorded_free)(void *dev, void *recorded);
+
+    /* ---- optional: several devices of this driver ---- */
+    /* Copies from the memory of `other`, an open device of this driver, in the order of dev's
+     * stream. WEFT_ENOSUP: there is no way from that one to this one. Then, and without this
+     * function, weft copies through the host's memory. A driver that has it accepts events of its
+     * other devices in stream_wait, too. */
+    weft_status (*copy_peer)(void *dev, void *stream, void *to, void *other, const void *from,
+                             size_t bytes);
 } weft_device_ops;
 
 /* Finds and opens devices of one kind. */
@@ -134,7 +142,8 @@ typedef struct weft_device_driver {
     void *arg;
     /* How many there are here. An error says what is missing, and which package has it. */
     weft_status (*count)(void *arg, weft_ctx *ctx, int *n);
-    /* Opens device `number`, below count's. Called once for a context. */
+    /* Opens device `number`, below count's. A context opens it once, or several times if it uses
+     * it as several devices ("gpu:0*2"). */
     weft_status (*open)(void *arg, weft_ctx *ctx, int number, const weft_device_opts *opts,
                         const weft_device_ops **ops, void **dev);
 } weft_device_driver;

@@ -82,6 +82,8 @@ typedef struct weft_weight_opts {
                   * and convolution kernels */
     bool dense;  /* for a table: a step updates all of its rows, not only those that were looked
                   * up */
+    const char *evict; /* for a table: "unused(5000)", "unused(5000,every=1000,min_count=3)": which
+                        * rows are forgotten (docs/guide/training.md); NULL or "": none */
 } weft_weight_opts;
 /* The weight "layer/name", created by the first call. Its regularizer counts once, no matter how
  * often this is called. */

@@ -45,6 +45,9 @@ typedef struct weft_table {
     int n_slots; /* of the optimizer, and their initial values; 0 before training */
     float slot_init[WEFT_MAX_SLOTS];
     const void *inside[2]; /* weft's own */
+    /* Rows are counted, and forgotten by a rule (weft_weight_opts.evict): after its slots, a row
+     * has two int64_t, the last step that has updated it and how many have. */
+    bool counted;
 } weft_table;
 
 /* Rows of a table and of its slots: row `at[i]` of each of these arrays [.., width]. */
@@ -118,7 +121,8 @@ typedef struct weft_strategy {
     /* Both may be NULL, for strategies with need_rows: without them there are no checkpoints of
      * tables. After bring: calls fn for every row of the table that was ever updated, with its
      * slots after it. Before the first step: rows of a checkpoint of version t; those that are
-     * not given are initial ones. slot: by slot, [n][width]. */
+     * not given are initial ones. slot: by slot, [n][width]; and slot[n_slots], the [n][2] int64_t
+     * of a counted table. */
     weft_status (*each_row)(void *self, const weft_table *table,
                             void (*fn)(void *arg, int64_t id, const float *row), void *arg);
     weft_status (*set_rows)(void *self, weft_work *w, const weft_table *table, int64_t t, int64_t n,

@@ -347,6 +347,15 @@ static weft_status describe(struct wf_ds *ds, const weft_sql_opts *o, struct sta
     return st ? st : wf_sql_columns(ds, n, name, kind, o, &src->sql.layout);
 }
 
+/* SQLite opens the file itself, so it does not see one that another task lends. */
+static bool is_lent(const weft_ctx *ctx, const char *path)
+{
+    struct wf_file_info info;
+
+    return ctx->fs->stat(ctx->fs->arg, path, &info) == 0 &&
+           wf_fs_posix.stat(wf_fs_posix.arg, path, &info) != 0;
+}
+
 static weft_status build(struct wf_ds *ds, const char *path, const weft_sql_opts *o)
 {
     struct source *src = ds->param;
@@ -360,6 +369,11 @@ static weft_status build(struct wf_ds *ds, const char *path, const weft_sql_opts
         return WEFT_ENOMEM;
     st = describe(ds, o, &t);
     finish(&src->sql, &t);
+    if (st == WEFT_ENOENT && is_lent(ds->data->ctx, path))
+        st = wf_err(WEFT_ENOENT,
+                    "%s is not on this machine, and databases are not lent by other tasks, as "
+                    "other data files are: copy it here",
+                    path);
     return st;
 }
 

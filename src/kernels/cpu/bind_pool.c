@@ -243,11 +243,56 @@ static void max_grad_task(void *arg, int64_t task, int thread)
             collect_row(r, row);
 }
 
+static weft_status bad_arg(const struct wf_call *c, int64_t at)
+{
+    return wf_err(WEFT_EDATA, "%s: argmax[%lld] is %d, which is outside its window", c->op->name,
+                  (long long)at, ((const uint8_t *)c->in[1].data)[at]);
+}
+
+/* Every position must be that of a tap, and not of one in the padding. */
+static weft_status check_args(const struct wf_call *c, const struct max_pool *p)
+{
+    const struct wf_window *w = &p->w;
+    const uint8_t *arg = c->in[1].data;
+    int64_t n = wf_count(&c->in[1]), n_k = w->k[0] * w->k[1] * w->k[2],
+            n_o = w->out[0] * w->out[1] * w->out[2];
+    uint8_t most = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = arg[i] > most ? arg[i] : most;
+    for (int64_t i = 0; i < n && most >= n_k; i++)
+        if (arg[i] >= n_k)
+            return bad_arg(c, i);
+    for (int64_t o = 0; o < n_o; o++) {
+        int64_t at[3] = {o / w->out[2] / w->out[1], o / w->out[2] % w->out[1], o % w->out[2]};
+        int64_t from[3], to[3];
+        bool whole = true;
+
+        for (int a = 0; a < 3; a++) {
+            clip(w, a, at[a], &from[a], &to[a]);
+            whole = whole && from[a] == 0 && to[a] == w->k[a];
+        }
+        for (int64_t i = 0; i < p->batch * p->channels && !whole; i++) {
+            int64_t j = (i / p->channels * n_o + o) * p->channels + i % p->channels,
+                    tap[3] = {arg[j] / w->k[2] / w->k[1], arg[j] / w->k[2] % w->k[1],
+                              arg[j] % w->k[2]};
+
+            for (int a = 0; a < 3; a++)
+                if (tap[a] < from[a] || tap[a] >= to[a])
+                    return bad_arg(c, j);
+        }
+    }
+    return WEFT_OK;
+}
+
 weft_status wf_run_max_pool_grad(const struct wf_call *c)
 {
     const struct max_pool *p = c->state;
     struct max_run r = {.p = p, .in = c->in[0].data, .arg = c->in[1].data, .out = c->out[0].data};
+    weft_status st = p->channels ? check_args(c, p) : WEFT_OK;
 
+    if (st)
+        return st;
     if (p->channels)
         wf_pool_for(c->pool, n_tasks(p->n_rows, p->rows), max_grad_task, &r);
     return WEFT_OK;

@@ -14,7 +14,9 @@ enum {
     PRIVATE_N = 64,        /* columns of B that a tile packs at a time */
     MAX_FINISH = 16 << 10, /* elements of C from which on they are handed to the epilogue */
     PACK_SHORT = 64,       /* B in one task of the packing phase: across its rows as stored, */
-    PACK_LONG = 512        /* and along them */
+    PACK_LONG = 512,       /* and along them */
+    STREAMED = 256 << 10,  /* elements of C from which on it does not stay in the L2 cache */
+    OUTER_TILE = 64 << 10  /* elements */
 };
 
 WF_LEVELS(wf_gemm_fns, wf_gemm_fns_of);
@@ -336,6 +338,23 @@ static void widen_tiles(struct wf_gemm *g)
     cut(g, wf_max_i64(g->tile_m * g->tile_n / d->n, LOW_ROWS), d->n, 1);
 }
 
+/* With K = 1 all time goes into writing C. What comes from the caches first, to be overwritten, is
+ * half of it. */
+static void choose_outer(struct wf_gemm *g)
+{
+    const struct wf_gemm_desc *d = &g->d;
+    int64_t rows = wf_max_i64(OUTER_TILE / wf_max_i64(d->n, 1), 1);
+
+    if (d->k != 1 || d->accumulate || d->epilogue || d->trans_b || d->type_a != WF_GEMM_F32 ||
+        d->type_b != WF_GEMM_F32 || d->type_c != WF_GEMM_F32 || d->n < PRIVATE_N ||
+        d->m * d->n < STREAMED)
+        return;
+    cut(g, rows, d->n, 1);
+    g->outer = true;
+    g->swap = false;
+    g->read_a = g->read_b = WF_GEMM_DIRECT;
+}
+
 /* The distance of rows of a private copy of A: whole cache lines, an odd number of them. */
 static int64_t a_copy_ld(const struct wf_gemm *g)
 {
@@ -395,6 +414,7 @@ void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct 
     choose_cut(g);
     lower_tiles(g);
     widen_tiles(g);
+    choose_outer(g);
     tile = cost_of_tile(g);
     g->serial = cost_with_threads(g, tile, 1) <= cost_with_threads(g, tile, 2);
     lay_out(g);
@@ -405,7 +425,7 @@ void wf_gemm_recut(struct wf_gemm *g, int64_t tile_m, int64_t tile_n, int64_t n_
                    int read_b, size_t *scratch_bytes)
 {
     cut(g, tile_m, wf_max_i64(tile_n, wf_min_i64(g->d.n, WF_GEMM_WHOLE_ROWS)), n_chunks);
-    g->swap = false;
+    g->swap = g->outer = false;
     g->read_a = read_a;
     g->read_b = read_b;
     lay_out(g);
@@ -627,6 +647,19 @@ static void run_tile(const struct run *r, const struct tile *t)
     } while (n_done < t->n_k);
 }
 
+static void run_outer(const struct run *r, const struct tile *t)
+{
+    const struct wf_gemm_desc *d = &r->g->d;
+    int64_t a_rs = d->trans_a ? 1 : d->lda;
+    const float *a = (const float *)(const void *)r->a + t->batch * d->stride_a + t->row * a_rs,
+                *b = (const float *)(const void *)r->b + t->batch * d->stride_b + t->col;
+
+    r->g->fns->outer(t->c, t->ldc, a, a_rs, b, t->n_rows, t->n_cols);
+    if (d->col_sums && t->row == 0)
+        sum_columns(r, t, t->col,
+                    &(struct wf_gemm_block){.n = t->n_cols, .k = 1, .b = b, .b_ld = d->ldb}, true);
+}
+
 /* The same with A and B swapped: rows of op(A) become columns. C is narrow, so the tile has whole
  * rows. */
 static void run_swapped(const struct run *r, const struct tile *t)
@@ -717,7 +750,9 @@ static void tile_task(void *arg, int64_t task, int thread)
         t.c = (float *)(void *)c_at(r, t.batch, t.row, t.col);
         t.ldc = d->ldc;
     }
-    if (g->swap)
+    if (g->outer)
+        run_outer(r, &t);
+    else if (g->swap)
         run_swapped(r, &t);
     else
         run_tile(r, &t);

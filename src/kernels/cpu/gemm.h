@@ -76,6 +76,10 @@ struct wf_gemm_fns {
     /* Sums over the k rows of B, given as in a block: dst[n], added to if accumulate is set. Rows
      * are added in four interleaved chains, which are then added. */
     void (*col_sums)(float *dst, const struct wf_gemm_block *b);
+    /* C [m x n] = a b, a column times a row; elements of a are a_rs apart. Rows of C are written
+     * past the caches where they begin at whole vectors. */
+    void (*outer)(float *c, int64_t ldc, const float *a, int64_t a_rs, const float *b, int64_t m,
+                  int64_t n);
     /* A benchmark: n_rounds of independent multiply-adds in registers. Returns the number of
      * floating-point operations; no kernel of this level can do more in the same time. */
     double (*peak_loop)(int64_t n_rounds);
@@ -126,6 +130,7 @@ struct wf_gemm {
     int read_a, read_b; /* enum wf_gemm_read */
     bool swap;   /* few columns: C^T is computed, with the rows of C as columns, and transposed */
     bool serial; /* too small to be worth waking threads */
+    bool outer;  /* K is 1 and C is large: tiles of whole rows, written past the caches */
     int64_t tile_m, tile_n, piece_n; /* of C; all but tile_m are multiples of nr */
     int64_t n_tiles_m, n_tiles_n;
     int64_t kc;                /* K block */

@@ -34,6 +34,7 @@ struct wf_optim_table {
     float *w;                        /* [n_rows, width] */
     float *slot[WF_OPTIM_MAX_SLOTS]; /* the same, as many as the form keeps */
     int64_t width;
+    int64_t stride; /* floats from one row of w, and of the slots, to the next; 0: width */
     const int64_t *rows;
     int64_t n;
     const float *g;
@@ -45,6 +46,10 @@ struct wf_optim_fns {
     /* n elements of w, g and the slots; LAMB has its own two below. */
     void (*update[WF_OPTIM_N_FORMS])(const struct wf_optim_scalars *k, int64_t n, float *w,
                                      const float *g, float *s0, float *s1, float *s2);
+    /* The same from w into `to`, which is written past the caches: for vectors that are larger. */
+    void (*update_to[WF_OPTIM_N_FORMS])(const struct wf_optim_scalars *k, int64_t n, float *to,
+                                        const float *w, const float *g, float *s0, float *s1,
+                                        float *s2);
     /* Rows [begin, end) of a table's distinct ones. */
     void (*update_rows[WF_OPTIM_N_FORMS])(const struct wf_optim_scalars *k,
                                           const struct wf_optim_table *t, int64_t begin,
@@ -60,6 +65,9 @@ struct wf_optim_fns {
     /* out[width] = the sum of rows g + i*stride for i = first, next[first], ... */
     void (*sum_chain)(int64_t width, const float *g, int64_t stride, int32_t first,
                       const int32_t *next, float *out);
+    /* to = a + b; to = from * factor. */
+    void (*add_to)(int64_t n, float *to, const float *a, const float *b);
+    void (*scale_to)(int64_t n, float *to, const float *from, float factor);
     /* to += from; to *= factor; to += factor * from, the product rounded first. */
     void (*add)(int64_t n, float *to, const float *from);
     void (*scale)(int64_t n, float *to, float factor);

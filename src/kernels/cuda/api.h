@@ -18,19 +18,20 @@
     X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) \
     X(cuDevicePrimaryCtxRelease_v2) X(cuCtxSetCurrent) X(cuMemAlloc_v2) X(cuMemFree_v2) \
     X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) \
-    X(cuMemcpyDtoDAsync_v2) X(cuMemsetD8Async) X(cuStreamCreate) X(cuStreamDestroy_v2) \
-    X(cuStreamSynchronize) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) \
+    X(cuMemcpyDtoDAsync_v2) X(cuMemcpyPeerAsync) X(cuMemsetD8Async) X(cuStreamCreate) \
+    X(cuStreamDestroy_v2) X(cuStreamSynchronize) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) \
     X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) \
     X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
     X(cuStreamWaitEvent) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) \
-    X(cuLaunchKernelEx) X(cuGetErrorString)
+    X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(cuGetErrorString)
 
 #define WF_CUBLASLT_FNS(X) \
     X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtMatmul) \
     X(cublasLtMatmulDescInit_internal) X(cublasLtMatmulDescSetAttribute) \
     X(cublasLtMatrixLayoutInit_internal) X(cublasLtMatrixLayoutSetAttribute) \
     X(cublasLtMatmulPreferenceInit_internal) X(cublasLtMatmulPreferenceSetAttribute) \
-    X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtGetStatusString)
+    X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulAlgoConfigGetAttribute) \
+    X(cublasLtGetStatusString)
 
 #define WF_CUDNN_FNS(X) \
     X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) \

@@ -17,7 +17,10 @@ enum {
     WFC_MANY = 128,     /* pointers in one launch */
     WFC_ATT_MAX = 2048, /* keys (and queries) of an attention */
     WFC_RNN_UNITS = 512,
-    WFC_LN_WIDTH = 1024, /* of rows that a warp normalizes */
+    WFC_XENT_THREADS = 512,    /* of a row of many classes */
+    WFC_XENT_KEPT = 54 * 1024, /* of them that shared memory holds, as halves, twice */
+    WFC_LN_WIDTH = 1024,       /* of rows that a warp normalizes */
+    WFC_LN_BACK_THREADS = WFC_LN_WIDTH / 8,
     WFC_LSTM_UNITS = 128 /* of the kernel that holds the weights of an LSTM */
 };
 
@@ -87,6 +90,20 @@ struct wfc_one {
     int32_t out_dtype;
 };
 
+/* Casts of f32 to halves as one kernel: block b belongs to the last cast whose `first` is at most
+ * b. All addresses are multiples of 16. */
+enum { WFC_CASTS = 120 };
+
+struct wfc_casts {
+    uint32_t n, each; /* casts; elements of a block, a multiple of 8 threads */
+    struct {
+        const float *from;
+        void *to;
+        uint32_t n, first;
+        int32_t dtype;
+    } one[WFC_CASTS];
+};
+
 struct wfc_add_n {
     uint32_t count;
     int32_t n, dtype, onto; /* onto: the result is added to as well */
@@ -117,6 +134,7 @@ struct wfc_copy {
 struct wfc_turn {
     uint32_t n_rows, n_cols;
     int32_t size; /* of an element: 1, 2, 4 or 8 */
+    int32_t half; /* the type of halves that become f32; 0: elements stay as they are */
     const void *from;
     void *to;
 };
@@ -204,6 +222,7 @@ struct wfc_rows_args {
     uint32_t n_rows, n, stride;
     int32_t lanes, code, x_dtype, y_dtype, b_dtype, loss_dtype;
     int32_t ignore, causal, n_q;
+    int32_t kept; /* the row is kept in shared memory */
     int64_t ignored;
     double scale;
     const void *x, *b; /* b: labels, targets, or the second operand of a gradient */
@@ -228,7 +247,7 @@ struct wfc_norm {
 
 /* Batch normalization of x [n_rows][channels], channels a multiple of 8: dev/wide.inl. */
 struct wfc_bn {
-    uint32_t n_rows, channels, chunk, n_chunks;
+    uint32_t n_rows, channels, n_chunks; /* n_chunks: blocks that share the rows */
     int32_t cols, dtype, param_dtype;
     double epsilon;
     int32_t relu; /* the result is ReLU(normalized + skip), the gradient that of ReLU(normalized) */
@@ -240,7 +259,7 @@ struct wfc_bn {
 
 /* Sums (or means) of the columns of x [n_rows][n_cols], 8 columns a thread. */
 struct wfc_cols {
-    uint32_t n_rows, n_cols, chunk, n_chunks;
+    uint32_t n_rows, n_cols, n_chunks; /* n_chunks: blocks that share the rows */
     int32_t cols, dtype, y_dtype, mean;
     const void *x;
     float *part; /* [n_chunks][n_cols] */
@@ -252,7 +271,10 @@ struct wfc_ln {
     uint32_t n_rows, width, chunk, n_chunks;
     int32_t centered, dtype, param_dtype;
     int32_t y_dtype, dy_dtype; /* of the result; of the gradient that comes in */
+    int32_t round_dtype;
     double epsilon;
+    const float *other; /* is added to dx; NULL: nothing */
+    void *rounded;      /* the sum in another type; NULL: not wanted */
     const void *x, *dy, *gamma, *beta;
     float *mean, *rate, *part;
     void *y, *dgamma, *dbeta;
@@ -384,6 +406,20 @@ struct wfc_assign {
     void *out;
 };
 
+/* Assignments of f32, a row of blocks (BY) for each. */
+enum { WFC_ASSIGNS = 100 };
+
+struct wfc_assigns {
+    struct wfc_fault fault;
+    int32_t ema;
+    double momentum;
+    struct {
+        const float *var, *value;
+        float *out;
+        uint32_t n;
+    } one[WFC_ASSIGNS];
+};
+
 struct wfc_sumsq {
     int32_t n, dtype;
     int64_t count[64];
@@ -511,6 +547,7 @@ enum wfc_pool_code {
 struct wfc_pool {
     struct wfc_window w;
     uint32_t batch, n_in, n_out, n_k, channels;
+    uint32_t n_down, n_across; /* squares of 2 x 2 of the input with its padding */
     int32_t code, dtype, arg_dtype;
     const void *x; /* or dy */
     void *y;       /* or dx */
@@ -534,6 +571,17 @@ struct wfc_conv {
     const void *x, *f;
     void *y;
 };
+
+/* What the windows of halves read, [n_rows][width]: width is that of a window, up to a multiple of
+ * 8, with zeros after it. */
+struct wfc_im2col8 {
+    struct wfc_window w;
+    uint32_t n_rows, n_out, c_in, width;
+    int32_t left, pitch; /* of wfc_im2col_line: halves before a line, and from line to line */
+    const uint16_t *x;
+    uint16_t *y;
+};
+enum { WFC_LINE_HALVES = 8192 }; /* the lines of a block */
 
 /* ---- attention ------------------------------------------------------------------------------- */
 

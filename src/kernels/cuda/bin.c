@@ -12,16 +12,17 @@ __asm__(".section .rodata\n"
         ".balign 8\n"
         ".previous\n");
 
-#define TEXT(name, file)                             \
-    __asm__(".section .rodata\n"                     \
-            ".globl " #name "\n"                     \
-            ".hidden " #name "\n" #name ":\n"        \
-            ".incbin \"" WF_CUDA_SOURCES file "\"\n" \
-            ".byte 0\n"                              \
-            ".balign 8\n"                            \
+#define TEXT(name, file)                      \
+    __asm__(".section .rodata\n"              \
+            ".globl " #name "\n"              \
+            ".hidden " #name "\n" #name ":\n" \
+            ".incbin \"" file "\"\n"          \
+            ".byte 0\n"                       \
+            ".balign 8\n"                     \
             ".previous\n")
-TEXT(wf_cuda_text_rtc, "/rtc.inl");
-TEXT(wf_cuda_text_math, "/math.inl");
-TEXT(wf_cuda_text_ew, "/ew_fn.inl");
+TEXT(wf_cuda_kernel_names, WF_CUDA_FATBIN ".names"); /* of all kernels in it, a line each */
+TEXT(wf_cuda_text_rtc, WF_CUDA_SOURCES "/rtc.inl");
+TEXT(wf_cuda_text_math, WF_CUDA_SOURCES "/math.inl");
+TEXT(wf_cuda_text_ew, WF_CUDA_SOURCES "/ew_fn.inl");
 
 #endif

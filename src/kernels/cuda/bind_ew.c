@@ -7,6 +7,7 @@
 weft_status wfc_plan_ew(struct wf_kplan *p);
 weft_status wfc_plan_fused(struct wf_kplan *p);
 wf_kernel_fn wfc_run_ew, wfc_run_fused, wfc_run_cast, wfc_run_add_n, wfc_run_fill, wfc_run_finite;
+static wf_kernel_many_fn run_casts;
 
 int wfc_code_of(int op_id)
 {
@@ -99,6 +100,17 @@ weft_status wfc_run_ew(const struct wf_call *c)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
+/* The state of programs that only round f32 to a half: one kernel does many of them. */
+static const char a_cast;
+
+static bool is_cast(const struct wf_kplan *p, const struct wf_attr *prog)
+{
+    return p->op->id == WF_OP_fused && p->n_in == 1 && p->n_out == 1 && prog->n == 5 &&
+           prog->ints[0] == WF_OP_identity && p->in[0].dtype == WEFT_F32 &&
+           weft_dtype_size(p->out[0].dtype) == 2 && wf_is_float(p->out[0].dtype) &&
+           wf_type_count(&p->in[0]) == wf_type_count(&p->out[0]);
+}
+
 weft_status wfc_plan_fused(struct wf_kplan *p)
 {
     const struct wf_attr *prog = wf_attr(p->op, p->attr, "prog"),
@@ -113,6 +125,12 @@ weft_status wfc_plan_fused(struct wf_kplan *p)
 
         if (!op || wfc_code_of(op->id) < 0)
             return WEFT_ENOSUP;
+    }
+    if (is_cast(p, prog)) {
+        p->state = &a_cast;
+        p->run_many = run_casts;
+        p->impl = "gpu-cast";
+        return WEFT_OK;
     }
     if (!anchored)
         p->state = wfc_make_program(p, 0, NULL);
@@ -198,7 +216,44 @@ weft_status wfc_run_program(const struct wf_call *c, int first_in, const struct 
 
 weft_status wfc_run_fused(const struct wf_call *c)
 {
-    return wfc_run_program(c, 0, NULL, c->state);
+    return c->state == &a_cast ? run_casts(&c, 1) : wfc_run_program(c, 0, NULL, c->state);
+}
+
+/* Elements of a block: 8 for each thread, more where there are many. Depends on the sizes only. */
+static uint32_t cast_each(const struct wf_call *const *calls, int n)
+{
+    int64_t total = 0, least = (int64_t)WFC_THREADS * 8;
+
+    for (int i = 0; i < n; i++)
+        total += wf_count(&calls[i]->out[0]);
+    return (uint32_t)(least * wf_max_i64(1, wf_min_i64(4, total / (least * 1056))));
+}
+
+static weft_status run_casts(const struct wf_call *const *calls, int n)
+{
+    struct wfc_casts a = {.each = cast_each(calls, n)};
+    uint32_t n_blocks = 0;
+    weft_status st = WEFT_OK;
+
+    for (int i = 0; i < n && !st; i++) {
+        const struct wf_call *c = calls[i];
+
+        if (((uintptr_t)c->in[0].data | (uintptr_t)c->out[0].data) % 16 || !wf_count(&c->out[0])) {
+            st = wfc_run_program(c, 0, NULL, NULL);
+        } else {
+            a.one[a.n].from = c->in[0].data;
+            a.one[a.n].to = c->out[0].data;
+            a.one[a.n].n = (uint32_t)wf_count(&c->out[0]);
+            a.one[a.n].dtype = (int32_t)c->out[0].type.dtype;
+            a.one[a.n++].first = n_blocks;
+            n_blocks += (a.one[a.n - 1].n + a.each - 1) / a.each;
+        }
+        if (!st && a.n > 0 && (a.n == WFC_CASTS || i + 1 == n)) {
+            st = wfc_launch(c, WFC_K_wfc_casts, n_blocks, 1, WFC_THREADS, &a);
+            a.n = n_blocks = 0;
+        }
+    }
+    return st;
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */

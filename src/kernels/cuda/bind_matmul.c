@@ -3,7 +3,8 @@
  *
  * cuBLASLt's matrices are columns first. Our row-major y = op(a) op(b) is its y' = op(b)' op(a)':
  * the operands change places and nothing is transposed in memory. The algorithm is the first that
- * the library's heuristic gives for the sizes, chosen once when the plan is made. */
+ * the library's heuristic gives for the sizes, or the one of its list that pins.def names for them;
+ * it is chosen once when the plan is made. */
 #include "kernels/cuda/config.h"
 #if WF_HAVE_CUDA
 
@@ -19,11 +20,12 @@ weft_status wfc_plan_narrow(struct wf_kplan *p);
 wf_kernel_fn wfc_run_narrow, wfc_run_matmul, wfc_run_plain_matmul, wfc_run_matmul_fused,
     wfc_run_matmul_sums, wfc_run_matmul_apply;
 
-enum { MAX_WORKSPACE = 32 << 20, ALIGN = 256 };
+enum { MAX_WORKSPACE = 32 << 20, ALIGN = 256, LISTED = 24 };
 
 /* A planned product. */
 struct wfc_mm {
-    bool blas; /* otherwise our own kernel */
+    bool blas;   /* otherwise our own kernel */
+    bool pinned; /* not the first algorithm of the heuristic */
     cublasLtMatmulDescOpaque_t desc;
     cublasLtMatrixLayoutOpaque_t b, a, y; /* in cuBLASLt's order */
     cublasLtMatmulAlgo_t algo;
@@ -162,10 +164,70 @@ static cublasStatus_t set_desc(struct wf_cuda *d, struct wfc_mm *p, const struct
     return r;
 }
 
-static cublasStatus_t set_algorithm(struct wf_cuda *d, struct wfc_mm *p, int *found)
+/* ---- pinned algorithms ----------------------------------------------------------------------- */
+
+struct pin {
+    const char *model;
+    int64_t m, n, k;
+    bool ta, tb;
+    weft_dtype in, out;
+    cublasLtEpilogue_t epilogue;
+    int32_t algorithm, tile, parts;
+};
+
+static const struct pin *pin_of(const struct wf_cuda *d, const struct wfc_mm *p,
+                                const struct sizes *s, weft_dtype in)
 {
+    enum { N = 0, A = 1, B = 2 };
+    static const struct pin pins[] = {
+#define PIN(model, m, n, k, t, in, out, epilogue, ...)                                             \
+    {model,      m, n, k, (t) == A, (t) == B, WEFT_##in, WEFT_##out, CUBLASLT_EPILOGUE_##epilogue, \
+     __VA_ARGS__},
+#include "kernels/cuda/pins.def"
+#undef PIN
+    };
+
+    for (int i = 0; i < WF_COUNT(pins) && s->batch == 1; i++) {
+        const struct pin *q = &pins[i];
+
+        if (s->m == q->m && s->n == q->n && s->k == q->k && s->ta == q->ta && s->tb == q->tb &&
+            in == q->in && p->y_dtype == q->out && p->epilogue == q->epilogue &&
+            (in != WEFT_F32 || s->tf32) && !strcmp(d->model, q->model))
+            return q;
+    }
+    return NULL;
+}
+
+static bool has_config(struct wf_cuda *d, const cublasLtMatmulAlgo_t *a,
+                       cublasLtMatmulAlgoConfigAttributes_t what, int32_t want)
+{
+    int32_t v = -1;
+    size_t n;
+
+    return d->api.cublasLtMatmulAlgoConfigGetAttribute(a, what, &v, sizeof v, &n) ==
+               CUBLAS_STATUS_SUCCESS &&
+           v == want;
+}
+
+/* The place in the heuristic's list of the algorithm that is pinned, 0 without one. */
+static int place_of(struct wf_cuda *d, const struct pin *q,
+                    const cublasLtMatmulHeuristicResult_t *list, int n)
+{
+    for (int i = 0; q && i < n; i++)
+        if (list[i].state == CUBLAS_STATUS_SUCCESS &&
+            has_config(d, &list[i].algo, CUBLASLT_ALGO_CONFIG_ID, q->algorithm) &&
+            has_config(d, &list[i].algo, CUBLASLT_ALGO_CONFIG_TILE_ID, q->tile) &&
+            has_config(d, &list[i].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, q->parts))
+            return i;
+    return 0;
+}
+
+static cublasStatus_t set_algorithm(struct wf_cuda *d, struct wfc_mm *p, const struct sizes *s,
+                                    weft_dtype in, int *found)
+{
+    const struct pin *pin = pin_of(d, p, s, in);
     cublasLtMatmulPreferenceOpaque_t pref;
-    cublasLtMatmulHeuristicResult_t best;
+    cublasLtMatmulHeuristicResult_t list[LISTED];
     size_t most = MAX_WORKSPACE;
     uint32_t align = 16;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
@@ -181,10 +243,13 @@ static cublasStatus_t set_algorithm(struct wf_cuda *d, struct wfc_mm *p, int *fo
         r = api->cublasLtMatmulPreferenceSetAttribute(&pref, aligned[i], &align, sizeof align);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = api->cublasLtMatmulAlgoGetHeuristic(d->blas, &p->desc, &p->b, &p->a, &p->y, &p->y,
-                                                &pref, 1, &best, found);
+                                                &pref, pin ? LISTED : 1, list, found);
     if (r == CUBLAS_STATUS_SUCCESS && *found > 0) {
-        p->algo = best.algo;
-        p->workspace = best.workspaceSize;
+        const cublasLtMatmulHeuristicResult_t *best = &list[place_of(d, pin, list, *found)];
+
+        p->pinned = best != list;
+        p->algo = best->algo;
+        p->workspace = best->workspaceSize;
     }
     return r;
 }
@@ -202,7 +267,7 @@ static bool plan_blas(struct wf_cuda *d, struct wfc_mm *p, const struct sizes *s
         return false;
     return set_desc(d, p, s, a) == CUBLAS_STATUS_SUCCESS &&
            set_layouts(d, p, s, a, y) == CUBLAS_STATUS_SUCCESS &&
-           set_algorithm(d, p, &found) == CUBLAS_STATUS_SUCCESS && found > 0;
+           set_algorithm(d, p, s, a, &found) == CUBLAS_STATUS_SUCCESS && found > 0;
 }
 
 static struct wf_type batch_of(const struct wf_type *t)
@@ -253,6 +318,8 @@ static weft_status plan_product(struct wf_kplan *kp, int first, const struct wf_
     if (!p->blas) {
         plan_plain(p, a, b, y, ta, tb);
         kp->impl = "gpu-product";
+    } else if (p->pinned) {
+        kp->impl = "cublasLt-pinned";
     }
     kp->scratch_bytes = (size_t)wf_round_up((int64_t)p->workspace, ALIGN);
     *out = p;

@@ -92,7 +92,9 @@ weft_status wfc_run_xent(const struct wf_call *c)
     }
     if (sparse && a.n >= XENT_WIDE && a.n % 8 == 0 && !wfc_wide(c)) {
         a.fault = wfc_fault(c);
-        return wfc_launch(c, WFC_K_wfc_xent_wide, a.n_rows, 1, WFC_THREADS, &a);
+        a.kept = weft_dtype_size(x->dtype) == 2 && a.n <= WFC_XENT_KEPT;
+        return wfc_launch_with(c, WFC_K_wfc_xent_wide, a.n_rows, 1, WFC_XENT_THREADS,
+                               a.kept ? a.n * sizeof(uint16_t) : 0, &a);
     }
     if (sparse && a.n <= WFC_SHORT_ROW && a.x_dtype == WFC_F32 && a.y_dtype == WFC_F32 &&
         a.loss_dtype == WFC_F32) {
@@ -260,7 +262,15 @@ static bool in_pieces(weft_dtype t)
 
 /* ---- batch normalization in pieces of 8 channels: dev/wide.inl ------------------------------- */
 
-enum { BN_BLOCKS = 792, BN_ROWS = 16 }; /* about as many blocks; rows of a thread at least */
+/* At most as many blocks: all of them run at the same time on large GPUs. Rows of a thread at
+ * least. */
+enum { BN_BLOCKS = 264, BN_ROWS = 16 };
+
+/* Blocks side by side, for all channels. */
+static int64_t bn_across(const struct wfc_bn *a)
+{
+    return (a->channels / 8 + a->cols - 1) / a->cols;
+}
 
 /* x is operand 0, of the gradient 1. */
 static struct wfc_bn bn_sizes(const struct wf_type *x)
@@ -269,14 +279,13 @@ static struct wfc_bn bn_sizes(const struct wf_type *x)
                        .n_rows = (uint32_t)wf_type_part(x, 0, x->rank - 1),
                        .cols = 1,
                        .dtype = (int32_t)x->dtype};
-    int64_t pieces = a.channels / 8, most, least;
+    int64_t least;
 
-    while (a.cols < 32 && a.cols * 2 <= pieces)
+    while (a.cols < 32 && (uint32_t)a.cols * 16 <= a.channels)
         a.cols *= 2;
-    most = wf_max_i64(1, BN_BLOCKS / ((pieces + a.cols - 1) / a.cols));
     least = (int64_t)WFC_THREADS / a.cols * BN_ROWS;
-    a.chunk = (uint32_t)wf_max_i64(least, (a.n_rows + most - 1) / most);
-    a.n_chunks = (a.n_rows + a.chunk - 1) / a.chunk;
+    a.n_chunks = (uint32_t)wf_max_i64(
+        1, wf_min_i64(BN_BLOCKS / bn_across(&a), (a.n_rows + least - 1) / least));
     return a;
 }
 
@@ -288,8 +297,7 @@ static bool is_bn_grad(const struct wf_op *op)
 bool wfc_takes_bn(const struct wf_type *x, const struct wf_type *gamma, const struct wf_type *beta)
 {
     return in_pieces(x->dtype) && x->dim[x->rank - 1] % 8 == 0 && wf_type_count(x) &&
-           (!gamma || !beta || !gamma->dtype || !beta->dtype || gamma->dtype == beta->dtype) &&
-           bn_sizes(x).n_chunks <= 65535;
+           (!gamma || !beta || !gamma->dtype || !beta->dtype || gamma->dtype == beta->dtype);
 }
 
 weft_status wfc_plan_bn(struct wf_kplan *p)
@@ -312,7 +320,7 @@ weft_status wfc_run_bn(const struct wf_call *c)
 {
     bool grad = is_bn_grad(c->op);
     struct wfc_bn a = bn_sizes(&c->in[grad ? 1 : 0].type);
-    int64_t gx = (a.channels / 8 + a.cols - 1) / a.cols;
+    int64_t gx = bn_across(&a);
     int gamma = grad ? 4 : 1;
     weft_status st;
 
@@ -348,12 +356,15 @@ weft_status wfc_run_bn(const struct wf_call *c)
 
 /* ---- layer normalization, a warp for each row: dev/wide.inl ---------------------------------- */
 
-enum { LN_BLOCKS = 528, LN_ROWS = WFC_THREADS / 32 };
+/* Up to LN_NARROW values of a gradient are a warp's. */
+enum { LN_BLOCKS = 528, LN_ROWS = WFC_THREADS / 32, LN_NARROW = 256 };
 
 static bool of_rows(const struct wf_op *op, bool *grad)
 {
-    *grad = op->id == WF_OP_layer_norm_grad || op->id == WF_OP_rms_norm_grad;
-    return op->id == WF_OP_layer_norm || op->id == WF_OP_layer_norm_grad;
+    *grad = op->id == WF_OP_layer_norm_grad || op->id == WF_OP_rms_norm_grad ||
+            op->id == WF_OP_layer_norm_grad_add;
+    return op->id == WF_OP_layer_norm || op->id == WF_OP_layer_norm_grad ||
+           op->id == WF_OP_layer_norm_grad_add;
 }
 
 static struct wfc_ln ln_sizes(const struct wf_op *op, const struct wf_attr *attr,
@@ -407,10 +418,19 @@ static weft_status run_ln_grad(const struct wf_call *c, struct wfc_ln *a)
     a->param_dtype = (int32_t)c->out[1].type.dtype;
     a->dy_dtype = (int32_t)c->in[0].type.dtype;
     a->y = c->out[0].data;
+    a->y_dtype = (int32_t)c->out[0].type.dtype;
     a->dgamma = c->out[1].data;
     a->dbeta = c->n_out > 2 ? c->out[2].data : NULL;
+    if (c->op->id == WF_OP_layer_norm_grad_add)
+        a->other = c->in[5].data;
+    if (c->n_out > 3) {
+        a->rounded = c->out[3].data;
+        a->round_dtype = (int32_t)c->out[3].type.dtype;
+    }
     a->part = c->scratch;
-    st = wfc_launch(c, WFC_K_wfc_ln_back, a->n_chunks, 1, WFC_THREADS, a);
+    st = a->width > LN_NARROW
+             ? wfc_launch(c, WFC_K_wfc_ln_back_wide, a->n_chunks, 1, WFC_LN_BACK_THREADS, a)
+             : wfc_launch(c, WFC_K_wfc_ln_back, a->n_chunks, 1, WFC_THREADS, a);
     return st ? st : wfc_launch(c, WFC_K_wfc_ln_end, a->width / 8, 1, WFC_THREADS, a);
 }
 

@@ -8,6 +8,7 @@
 #include "op/shape.h"
 
 weft_status wfc_plan_apply(struct wf_kplan *p);
+weft_status wfc_plan_assign_add(struct wf_kplan *p);
 weft_status wfc_plan_apply_rows(struct wf_kplan *p);
 weft_status wfc_plan_global_norm(struct wf_kplan *p);
 weft_status wfc_plan_penalty(struct wf_kplan *p);
@@ -296,6 +297,14 @@ weft_status wfc_run_scatter_rows(const struct wf_call *c)
                            (n * s.lanes + WFC_THREADS - 1) / WFC_THREADS, 1, WFC_THREADS, &s);
 }
 
+static weft_status run_assigns(const struct wf_call *const *calls, int n);
+
+weft_status wfc_plan_assign_add(struct wf_kplan *p)
+{
+    p->run_many = run_assigns;
+    return wfc_plan_any(p);
+}
+
 weft_status wfc_run_assign_add(const struct wf_call *c)
 {
     weft_dtype t = c->out[0].type.dtype;
@@ -311,6 +320,49 @@ weft_status wfc_run_assign_add(const struct wf_call *c)
         a.momentum = wf_call_float(c, "momentum");
     return wfc_launch_each(
         c, wf_is_float(t) ? WFC_K_wfc_assign + wfc_wide(c) : WFC_K_wfc_assign_int, a.n, &a);
+}
+
+static double momentum_of(const struct wf_call *c)
+{
+    return c->op->id == WF_OP_assign_ema ? wf_call_float(c, "momentum") : 0;
+}
+
+/* Of small variables, such as the statistics of normalizations: those of one momentum together. */
+static bool same_assign(const struct wf_call *a, const struct wf_call *b)
+{
+    return b->out[0].type.dtype == WEFT_F32 && b->in[1].type.dtype == WEFT_F32 &&
+           a->op->id == b->op->id && momentum_of(a) == momentum_of(b);
+}
+
+static weft_status run_assigns(const struct wf_call *const *calls, int n)
+{
+    weft_status st = WEFT_OK;
+
+    for (int i = 0, end; i < n && !st; i = end) {
+        struct wfc_assigns a = {.fault = wfc_fault(calls[i]),
+                                .ema = calls[i]->op->id == WF_OP_assign_ema,
+                                .momentum = momentum_of(calls[i])};
+        int64_t most = 0;
+
+        for (end = i; end < n && end - i < WFC_ASSIGNS && same_assign(calls[i], calls[end]);
+             end++) {
+            const struct wf_call *c = calls[end];
+
+            a.one[end - i].var = c->in[0].data;
+            a.one[end - i].value = c->in[1].data;
+            a.one[end - i].out = c->out[0].data;
+            a.one[end - i].n = (uint32_t)wf_count(&c->out[0]);
+            most = wf_max_i64(most, a.one[end - i].n);
+        }
+        if (end < i + 2) {
+            st = wfc_run_assign_add(calls[i]);
+            end = i + 1;
+        } else {
+            st = wfc_launch(calls[i], WFC_K_wfc_assigns, (most + WFC_THREADS - 1) / WFC_THREADS,
+                            end - i, WFC_THREADS, &a);
+        }
+    }
+    return st;
 }
 
 /* ---- norms ----------------------------------------------------------------------------------- */

@@ -105,12 +105,9 @@ static struct shape shape_of(const struct split *s)
 
 /* ---- sums over the rows of a matrix, 8 columns a thread: dev/wide.inl ------------------------ */
 
-enum {
-    COLS_BLOCKS = 1056,
-    COLS_ROWS = 4,
-    COLS_LEAST = 32
-}; /* about as many blocks; rows of a
-                                                               * thread; of the matrix, at least */
+/* At most as many blocks: all of them run at the same time on large GPUs. Rows of a thread, and of
+ * the matrix, at least. */
+enum { COLS_BLOCKS = 396, COLS_ROWS = 4, COLS_LEAST = 32 };
 
 static bool is_cols(const struct split *s)
 {
@@ -122,14 +119,13 @@ static bool is_cols(const struct split *s)
 static struct wfc_cols cols_of(const struct split *s)
 {
     struct wfc_cols a = {.n_rows = (uint32_t)s->n_each, .n_cols = (uint32_t)s->n_out, .cols = 1};
-    int64_t pieces = a.n_cols / 8, most, least;
+    int64_t pieces = a.n_cols / 8, least;
 
     while (a.cols < 32 && a.cols * 2 <= pieces)
         a.cols *= 2;
-    most = wf_max_i64(1, COLS_BLOCKS / ((pieces + a.cols - 1) / a.cols));
     least = (int64_t)WFC_THREADS / a.cols * COLS_ROWS;
-    a.chunk = (uint32_t)wf_max_i64(least, (a.n_rows + most - 1) / most);
-    a.n_chunks = (a.n_rows + a.chunk - 1) / a.chunk;
+    a.n_chunks = (uint32_t)wf_max_i64(1, wf_min_i64(COLS_BLOCKS / ((pieces + a.cols - 1) / a.cols),
+                                                    (a.n_rows + least - 1) / least));
     return a;
 }
 

@@ -80,13 +80,32 @@ weft_status wfc_run_conv(const struct wf_call *c)
     return wfc_launch_each(c, WFC_K_wfc_conv + wfc_wide(c), wf_count(&c->out[0]), &a);
 }
 
+/* Whether the result has a type that kernels write: that of the operands, or of a filter's gradient
+ * f32 as well. */
+static bool type_fits(const struct wf_kplan *p)
+{
+    return p->out[0].dtype == p->in[0].dtype ||
+           (p->op->id == WF_OP_conv_grad_filter && p->out[0].dtype == WEFT_F32 &&
+            weft_dtype_size(p->in[0].dtype) == 2);
+}
+
 /* ---- as a product: with the matrix of what each window reads --------------------------------- */
 
 struct conv_mm {
     const struct wfc_mm *mm;
-    size_t col_at; /* the matrix, in scratch */
-    bool plain;    /* x is that matrix: one tap, no border, no stride */
+    size_t col_at;    /* the matrix, in scratch */
+    bool plain;       /* x is that matrix: one tap, no border, no stride */
+    int64_t width;    /* of the matrix of halves with few channels, a multiple of 8; or 0 */
+    size_t filter_at; /* then: the filter with as many rows */
 };
+
+/* Halves of which a tap has less than 16 bytes, with windows that are worth a matrix. cuDNN would
+ * add channels of zeros. */
+static bool has_few_channels(const struct wfc_conv *a)
+{
+    return a->size == 2 && a->groups == 1 && a->c_in < 8 && a->n_k * a->c_in >= 64 &&
+           a->w.dilation[2] == 1 && a->code != WFC_CONV_INPUT && a->c_out % 8 == 0;
+}
 
 static bool is_plain(const struct wfc_conv *a)
 {
@@ -107,8 +126,10 @@ weft_status wfc_plan_conv_mm(struct wf_kplan *p)
     if (!s)
         return wf_kplan_nomem(p);
     if (st || a.groups != 1 || p->in[0].dtype != p->in[1].dtype || rows * width >= UINT32_MAX ||
-        p->out[0].dtype != p->in[0].dtype)
+        !type_fits(p))
         return WEFT_ENOSUP;
+    if (has_few_channels(&a))
+        z.k = s->width = width = wf_round_up(width, 8);
     if (a.code == WFC_CONV_FILTER)
         z = (struct wfc_mm_sizes){.m = width, .n = a.c_out, .k = rows, .ta = true};
     else if (a.code == WFC_CONV_INPUT)
@@ -120,8 +141,64 @@ weft_status wfc_plan_conv_mm(struct wf_kplan *p)
     s->col_at = p->scratch_bytes;
     if (!s->plain)
         p->scratch_bytes += (size_t)(rows * width * a.size);
+    s->filter_at = (size_t)wf_round_up((int64_t)p->scratch_bytes, 256);
+    if (s->width)
+        p->scratch_bytes =
+            s->filter_at + (size_t)(width * a.c_out) * weft_dtype_size(p->out[0].dtype);
     p->state = s;
     return WEFT_OK;
+}
+
+/* Whether a block can have a line of outputs, with all lines that it reads in shared memory. */
+static bool has_short_lines(const struct wfc_conv *a, struct wfc_im2col8 *m)
+{
+    int64_t c = a->c_in, length = a->w.in[2] * c, before = a->w.lo[2] * c, reach;
+
+    if (a->w.in[0] != 1 || a->w.out[0] != 1 || a->w.k[0] != 1 || a->w.lo[0] != 0 || length % 8 ||
+        before < 0 || m->width / 8 > WFC_THREADS)
+        return false;
+    m->left = (int32_t)wf_round_up(before, 8);
+    reach = m->left - before + ((a->w.out[2] - 1) * a->w.stride[2] + a->w.k[2]) * c;
+    m->pitch = (int32_t)wf_round_up(wf_max_i64(reach, m->left + length), 8);
+    return a->w.k[1] * (int64_t)m->pitch <= WFC_LINE_HALVES;
+}
+
+static weft_status run_im2col8(const struct wf_call *c, const struct wfc_conv *a,
+                               struct wfc_im2col8 *m)
+{
+    if (has_short_lines(a, m) && (uintptr_t)m->x % 16 == 0)
+        return wfc_launch(c, WFC_K_wfc_im2col_line, (int64_t)a->batch * a->w.out[1], 1, WFC_THREADS,
+                          m);
+    return wfc_launch_each(c, WFC_K_wfc_im2col8, (int64_t)m->n_rows * (m->width / 8), m);
+}
+
+/* With the matrix of s->width columns: the filter gets rows of zeros after its own, its gradient
+ * loses them. */
+static weft_status run_few_channels(const struct wf_call *c, const struct wfc_conv *a)
+{
+    const struct conv_mm *s = c->state;
+    size_t size = weft_dtype_size(c->out[0].type.dtype);
+    size_t bytes = (size_t)a->n_k * a->c_in * a->c_out * size,
+           all = (size_t)(s->width * a->c_out) * size;
+    char *filter = (char *)c->scratch + s->filter_at;
+    struct wfc_im2col8 m = {.w = a->w,
+                            .n_rows = a->batch * a->n_out,
+                            .n_out = a->n_out,
+                            .c_in = a->c_in,
+                            .width = (uint32_t)s->width,
+                            .x = a->x,
+                            .y = (void *)((char *)c->scratch + s->col_at)};
+    weft_status st = run_im2col8(c, a, &m);
+
+    if (!st && a->code == WFC_CONV_FILTER) { /* a->f is dy */
+        st = wfc_run_mm(c, s->mm, m.y, a->f, filter);
+        return st ? st : wfc_move(c, a->y, filter, bytes);
+    }
+    if (!st)
+        st = wfc_clear(c, filter + bytes, all - bytes);
+    if (!st)
+        st = wfc_move(c, filter, a->f, bytes);
+    return st ? st : wfc_run_mm(c, s->mm, m.y, filter, a->y);
 }
 
 weft_status wfc_run_conv_mm(const struct wf_call *c)
@@ -131,6 +208,9 @@ weft_status wfc_run_conv_mm(const struct wf_call *c)
     int64_t n = (int64_t)a.batch * a.n_out * a.n_k * a.c_in;
     void *col = (char *)c->scratch + s->col_at;
     weft_status st = WEFT_OK;
+
+    if (s->width)
+        return run_few_channels(c, &a);
 
     if (a.code == WFC_CONV_INPUT) { /* in[0] is dy, in[1] the filter */
         st = wfc_run_mm(c, s->mm, a.x, a.f, s->plain ? a.y : col);
@@ -168,13 +248,15 @@ static bool pads_agree(const struct wfc_window *w, int a)
     return w->lo[a] >= 0 && need <= w->lo[a] && w->lo[a] < need + w->stride[a];
 }
 
-static bool describe(bool tf32, const struct wfc_conv *a, struct wfc_dnn_conv *o)
+static bool describe(bool tf32, const struct wfc_conv *a, struct wfc_dnn_desc *desc)
 {
     static const enum wfc_dnn_what what[] = {
         [WFC_CONV] = WFD_FORWARD, [WFC_CONV_INPUT] = WFD_DATA, [WFC_CONV_FILTER] = WFD_FILTER};
 
-    memset(o, 0, sizeof *o);
-    o->what = what[a->code];
+    struct wfc_dnn_conv *o = &desc->conv;
+
+    memset(desc, 0, sizeof *desc);
+    desc->what = what[a->code];
     o->dtype = a->x_dtype;
     o->tf32 = a->x_dtype == WFC_F32 && tf32;
     o->n_axes = a->w.in[0] == 1 && a->w.k[0] == 1 && a->w.out[0] == 1 ? 2 : 3;
@@ -199,13 +281,15 @@ weft_status wfc_plan_conv_dnn(struct wf_kplan *p)
 {
     struct wfc_conv a = conv_args(p->op, p->attr, &p->in[0], &p->in[1], &p->out[0]);
     struct conv_dnn *s = wf_kplan_state(p, sizeof *s);
-    struct wfc_dnn_conv key;
+    struct wfc_dnn_desc key;
     weft_status st = wfc_plan_floats(p);
 
     if (!s)
         return wf_kplan_nomem(p);
-    if (st || p->in[0].dtype != p->in[1].dtype || p->out[0].dtype != p->in[0].dtype ||
-        p->in[0].dtype == WEFT_F64 || (a.groups == 1 && is_plain(&a)))
+    if (st || p->in[0].dtype != p->in[1].dtype || !type_fits(p) || p->in[0].dtype == WEFT_F64 ||
+        (a.groups == 1 && is_plain(&a)))
+        return WEFT_ENOSUP;
+    if (has_few_channels(&a)) /* our matrix is faster than its zeros */
         return WEFT_ENOSUP;
     if (a.code == WFC_CONV_FILTER && a.c_in == 1) /* it takes this for a depthwise one: slow */
         return WEFT_ENOSUP;
@@ -223,10 +307,11 @@ weft_status wfc_plan_conv_dnn(struct wf_kplan *p)
     return WEFT_OK;
 }
 
+/* half: the type of halves that become f32, or 0. */
 static weft_status turn(const struct wf_call *c, int64_t n_rows, int64_t n_cols, int32_t size,
-                        const void *from, void *to)
+                        int32_t half, const void *from, void *to)
 {
-    struct wfc_turn t = {(uint32_t)n_rows, (uint32_t)n_cols, size, from, to};
+    struct wfc_turn t = {(uint32_t)n_rows, (uint32_t)n_cols, size, half, from, to};
 
     return wfc_launch(c, WFC_K_wfc_turn, (n_cols + 31) / 32, (n_rows + 31) / 32, WFC_THREADS, &t);
 }
@@ -240,14 +325,16 @@ weft_status wfc_run_conv_dnn(const struct wf_call *c)
     weft_status st;
 
     if (a.code == WFC_CONV_FILTER) { /* in[0] is x, in[1] dy */
-        st = wfc_dnn_run(c, s->plan, a.x, filter, a.f, c->scratch);
-        return st ? st : turn(c, a.c_out, taps, a.size, filter, a.y);
+        st = wfc_dnn_run_conv(c, s->plan, a.x, filter, a.f, c->scratch);
+        return st ? st
+                  : turn(c, a.c_out, taps, a.size, a.y_dtype == a.x_dtype ? 0 : a.x_dtype, filter,
+                         a.y);
     }
-    st = turn(c, taps, a.c_out, a.size, a.f, filter);
+    st = turn(c, taps, a.c_out, a.size, 0, a.f, filter);
     if (st)
         return st;
-    return a.code == WFC_CONV ? wfc_dnn_run(c, s->plan, a.x, filter, a.y, c->scratch)
-                              : wfc_dnn_run(c, s->plan, a.y, filter, a.x, c->scratch);
+    return a.code == WFC_CONV ? wfc_dnn_run_conv(c, s->plan, a.x, filter, a.y, c->scratch)
+                              : wfc_dnn_run_conv(c, s->plan, a.y, filter, a.x, c->scratch);
 }
 
 /* Whether 8 channels are computed together: dev/wide.inl. */
@@ -257,6 +344,25 @@ static bool in_pieces(const struct wfc_pool *a)
 
     return a->channels % 8 == 0 && a->dtype != WFC_F64 && a->code != WFC_MAX_POOL_PICK &&
            (!of_max || a->arg_dtype == WFC_U8);
+}
+
+/* Maxima of windows of 2 x 2 or (bf16) 3 x 3 with step 2, each of which has an element of the
+ * input. */
+static bool is_square(const struct wfc_pool *a)
+{
+    const struct wfc_window *w = &a->w;
+
+    if ((a->code != WFC_MAX_POOL && a->code != WFC_MAX_POOL_GRAD) || a->arg_dtype != WFC_U8 ||
+        a->channels % 8 || w->in[0] != 1 || w->out[0] != 1 || w->k[0] != 1 || w->lo[0] != 0 ||
+        w->k[1] != w->k[2] ||
+        !(w->k[1] == 2 ? a->dtype == WFC_BF16 || a->dtype == WFC_F32
+                       : w->k[1] == 3 && a->dtype == WFC_BF16))
+        return false;
+    for (int i = 1; i < 3; i++)
+        if (w->stride[i] != 2 || w->dilation[i] != 1 || w->lo[i] < 0 || w->lo[i] >= w->k[i] ||
+            (w->out[i] - 1) * 2 - w->lo[i] >= w->in[i])
+            return false;
+    return true;
 }
 
 weft_status wfc_run_pool(const struct wf_call *c)
@@ -291,6 +397,14 @@ weft_status wfc_run_pool(const struct wf_call *c)
     a.n_in = (uint32_t)volume(w.in);
     a.n_out = (uint32_t)volume(w.out);
     a.n_k = (uint32_t)volume(w.k);
+    if (is_square(&a) && !back)
+        return wfc_launch_each(c, WFC_K_wfc_pool_square, wf_count(&c->out[0]) / 8, &a);
+    if (is_square(&a)) {
+        a.n_down = (uint32_t)(a.w.in[1] + a.w.lo[1] + 1) / 2;
+        a.n_across = (uint32_t)(a.w.in[2] + a.w.lo[2] + 1) / 2;
+        return wfc_launch_each(c, WFC_K_wfc_pool_squares,
+                               (int64_t)a.batch * a.n_down * a.n_across * a.channels / 8, &a);
+    }
     if (a.code == WFC_MAX_POOL_GRAD) {
         weft_status st = wfc_launch_each(
             c, WFC_K_wfc_pool_check,

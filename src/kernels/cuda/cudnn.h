@@ -16,6 +16,7 @@ enum { DNN_OK = 0 };
 
 /* kinds of descriptors */
 enum dnn_kind {
+    DNN_POINTWISE = 0,
     DNN_CONVOLUTION = 1,
     DNN_ENGINE = 2,
     DNN_ENGINE_CONFIG = 3,
@@ -24,9 +25,15 @@ enum dnn_kind {
     DNN_CONV_FORWARD = 10,
     DNN_CONV_FILTER = 11,
     DNN_CONV_DATA = 12,
+    DNN_OP_POINTWISE = 13,
     DNN_GRAPH = 15,
     DNN_PACK = 16,
-    DNN_TENSOR = 17
+    DNN_TENSOR = 17,
+    DNN_MATMUL = 18,
+    DNN_OP_MATMUL = 19,
+    DNN_REDUCTION = 21,
+    DNN_OP_REDUCTION = 22,
+    DNN_OP_RESHAPE = 31
 };
 
 /* types of attributes' values */
@@ -40,10 +47,15 @@ enum dnn_type {
     DNN_T_CONV_MODE = 7,
     DNN_T_HEURISTIC_MODE = 8,
     DNN_T_NOTE = 11,
-    DNN_T_DESCRIPTOR = 15
+    DNN_T_POINTWISE_MODE = 14,
+    DNN_T_DESCRIPTOR = 15,
+    DNN_T_REDUCTION = 18
 };
 
 enum dnn_attribute {
+    DNN_A_POINTWISE_MODE = 0,
+    DNN_A_POINTWISE_COMPUTE = 1,
+    DNN_A_POINTWISE_AXIS = 9,
     DNN_A_CONV_COMPUTE = 100,
     DNN_A_CONV_MODE = 101,
     DNN_A_CONV_DILATIONS = 102,
@@ -76,6 +88,11 @@ enum dnn_attribute {
     DNN_A_FILTER_DW = 715,
     DNN_A_FILTER_X = 716,
     DNN_A_FILTER_DY = 717,
+    DNN_A_ELEMENTS_OF = 750, /* of a pointwise operation: its descriptor, x, b, y, t */
+    DNN_A_ELEMENTS_X = 751,
+    DNN_A_ELEMENTS_B = 752,
+    DNN_A_ELEMENTS_Y = 753,
+    DNN_A_ELEMENTS_T = 758,
     DNN_A_GRAPH_HANDLE = 800,
     DNN_A_GRAPH_OPS = 801,
     DNN_A_TENSOR_ALIGNMENT = 900,
@@ -83,14 +100,40 @@ enum dnn_attribute {
     DNN_A_TENSOR_DIMS = 902,
     DNN_A_TENSOR_STRIDES = 903,
     DNN_A_TENSOR_ID = 906,
+    DNN_A_TENSOR_VIRTUAL = 907,
+    DNN_A_TENSOR_BY_VALUE = 908,
     DNN_A_PACK_IDS = 1000,
     DNN_A_PACK_POINTERS = 1001,
     DNN_A_PACK_WORKSPACE = 1003,
     DNN_A_ENGINE_INDEX = 1301,
-    DNN_A_ENGINE_NOTES = 1303
+    DNN_A_ENGINE_NOTES = 1303,
+    DNN_A_MATMUL_COMPUTE = 1500,
+    DNN_A_PRODUCT_A = 1520,
+    DNN_A_PRODUCT_B = 1521,
+    DNN_A_PRODUCT_C = 1522,
+    DNN_A_PRODUCT_OF = 1523,
+    DNN_A_REDUCTION_OPERATOR = 1600,
+    DNN_A_REDUCTION_COMPUTE = 1601,
+    DNN_A_SUM_X = 1610,
+    DNN_A_SUM_Y = 1611,
+    DNN_A_SUM_OF = 1612,
+    DNN_A_RESHAPE_X = 2200,
+    DNN_A_RESHAPE_Y = 2201
 };
 
-enum dnn_data { DNN_F32 = 0, DNN_F16 = 2, DNN_BF16 = 9 };
+enum dnn_data { DNN_F32 = 0, DNN_F16 = 2, DNN_I32 = 4, DNN_BF16 = 9, DNN_BOOLEAN = 11 };
+enum dnn_reduce { DNN_SUM = 0, DNN_MAXIMUM = 3 };
+enum dnn_pointwise {
+    DNN_P_ADD = 0,
+    DNN_P_MUL = 1,
+    DNN_P_DIV = 6,
+    DNN_P_SUB = 9,
+    DNN_P_EXP = 13,
+    DNN_P_LOG = 15,
+    DNN_P_GREATER_EQUAL = 303,
+    DNN_P_INDEX = 501,
+    DNN_P_SELECT = 601
+};
 enum dnn_conv_mode { DNN_CROSS_CORRELATION = 1 };
 enum dnn_heuristic { DNN_MODE_FALLBACK = 2, DNN_MODE_A = 3 };
 /* what an engine says of its numbers */

@@ -65,6 +65,10 @@ static inline void wfc_other_work(struct wf_cuda *d)
 /* Enqueues a kernel; nothing if the grid is empty. args is copied. */
 weft_status wfc_launch(const struct wf_call *c, int kernel, int64_t gx, int64_t gy, int threads,
                        const void *args);
+/* With N bytes of shared memory besides the kernel's own: more than 48 KB only for
+ * kernels whose limit load_kernels (device.c) raises. */
+weft_status wfc_launch_with(const struct wf_call *c, int kernel, int64_t gx, int64_t gy,
+                            int threads, size_t shared, const void *args);
 struct wfc_made;
 struct wfc_made_args;
 weft_status wfc_launch_made(const struct wf_call *c, const struct wfc_made *made,
@@ -72,6 +76,8 @@ weft_status wfc_launch_made(const struct wf_call *c, const struct wfc_made *made
 /* A thread for each of n elements, or more elements a thread. */
 weft_status wfc_launch_each(const struct wf_call *c, int kernel, int64_t n, const void *args);
 weft_status wfc_zero(const struct wf_call *c, const struct wf_tensor *t);
+weft_status wfc_clear(const struct wf_call *c, void *to, size_t bytes);
+weft_status wfc_move(const struct wf_call *c, void *to, const void *from, size_t bytes);
 
 /* Whether the call has an operand or result of f64: its sums are in f64, in the _wide kernel. */
 static inline int wfc_wide(const struct wf_call *c)

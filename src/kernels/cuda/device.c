@@ -68,6 +68,13 @@ static weft_status load_kernels(struct wf_cuda *d)
     for (int i = 0; i < WFC_N_KERNELS && !st; i++)
         st = wf_cuda_check(&d->api, d->api.cuModuleGetFunction(&d->fn[i], d->module, names[i]),
                            names[i]);
+    if (!st)
+        st =
+            wf_cuda_check(&d->api,
+                          d->api.cuFuncSetAttribute(d->fn[WFC_K_wfc_xent_wide],
+                                                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                    WFC_XENT_KEPT * (int)sizeof(uint16_t)),
+                          "cuFuncSetAttribute");
     return st;
 }
 
@@ -256,6 +263,18 @@ static weft_status cuda_fill(void *dev, void *stream, void *to, int byte, size_t
     return st ? st : CHECK(d, cuMemsetD8Async(address(to), (unsigned char)byte, bytes, stream));
 }
 
+static weft_status cuda_copy_peer(void *dev, void *stream, void *to, void *other, const void *from,
+                                  size_t bytes)
+{
+    struct wf_cuda *d = dev;
+    const struct wf_cuda *o = other;
+    weft_status st = enter_other(d);
+
+    return st ? st
+              : CHECK(d, cuMemcpyPeerAsync(address(to), d->context, address(from), o->context,
+                                           bytes, stream));
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static weft_status cuda_event_new(void *dev, void **event)
@@ -367,7 +386,7 @@ static void cuda_recorded_free(void *dev, void *recorded)
 /* Launches may overlap: where the last work on the stream is a kernel of ours, the next is launched
  * while it still runs, and waits inside (gpu_begin in dev/gpu.h). */
 static weft_status launch(const struct wf_call *c, CUfunction fn, unsigned gx, unsigned gy,
-                          unsigned threads, const void *args)
+                          unsigned threads, size_t shared, const void *args)
 {
     struct wf_cuda *d = wfc_dev(c);
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
@@ -377,6 +396,7 @@ static weft_status launch(const struct wf_call *c, CUfunction fn, unsigned gx, u
                              .blockDimX = threads,
                              .blockDimY = 1,
                              .blockDimZ = 1,
+                             .sharedMemBytes = (unsigned)shared,
                              .hStream = c->stream,
                              .attrs = &early};
     void *params[1];
@@ -396,18 +416,25 @@ static weft_status launch(const struct wf_call *c, CUfunction fn, unsigned gx, u
     return st;
 }
 
-weft_status wfc_launch(const struct wf_call *c, int kernel, int64_t gx, int64_t gy, int threads,
-                       const void *args)
+weft_status wfc_launch_with(const struct wf_call *c, int kernel, int64_t gx, int64_t gy,
+                            int threads, size_t shared, const void *args)
 {
     if (gx <= 0 || gy <= 0)
         return WEFT_OK;
-    return launch(c, wfc_dev(c)->fn[kernel], (unsigned)gx, (unsigned)gy, (unsigned)threads, args);
+    return launch(c, wfc_dev(c)->fn[kernel], (unsigned)gx, (unsigned)gy, (unsigned)threads, shared,
+                  args);
+}
+
+weft_status wfc_launch(const struct wf_call *c, int kernel, int64_t gx, int64_t gy, int threads,
+                       const void *args)
+{
+    return wfc_launch_with(c, kernel, gx, gy, threads, 0, args);
 }
 
 weft_status wfc_launch_made(const struct wf_call *c, const struct wfc_made *made,
                             const struct wfc_made_args *args)
 {
-    return launch(c, made->fn, (unsigned)made->n_blocks, 1, WFC_MADE_THREADS, args);
+    return launch(c, made->fn, (unsigned)made->n_blocks, 1, WFC_MADE_THREADS, 0, args);
 }
 
 weft_status wfc_launch_each(const struct wf_call *c, int kernel, int64_t n, const void *args)
@@ -423,6 +450,16 @@ weft_status wfc_zero(const struct wf_call *c, const struct wf_tensor *t)
     int64_t bytes = wf_type_bytes(&t->type);
 
     return bytes ? cuda_fill(wfc_dev(c), c->stream, t->data, 0, (size_t)bytes) : WEFT_OK;
+}
+
+weft_status wfc_clear(const struct wf_call *c, void *to, size_t bytes)
+{
+    return bytes ? cuda_fill(wfc_dev(c), c->stream, to, 0, bytes) : WEFT_OK;
+}
+
+weft_status wfc_move(const struct wf_call *c, void *to, const void *from, size_t bytes)
+{
+    return bytes ? cuda_copy(wfc_dev(c), c->stream, WEFT_COPY_WITHIN, to, from, bytes) : WEFT_OK;
 }
 
 /* ---- the driver ------------------------------------------------------------------------------ */
@@ -455,6 +492,7 @@ static const weft_device_ops cuda_ops = {
     .capture_end = cuda_capture_end,
     .replay = cuda_replay,
     .recorded_free = cuda_recorded_free,
+    .copy_peer = cuda_copy_peer,
 };
 
 weft_status wf_cuda_open(void *arg, weft_ctx *ctx, int number, const weft_device_opts *opts,

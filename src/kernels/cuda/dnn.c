@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "kernels/cuda/dnn.h"
+#include "kernels/cuda/dnn_build.h"
 
-enum { ID_X = 1, ID_W, ID_Y, MAX_MADE = 160, MAX_CONFIGS = 48, MAX_NOTES = 16 };
+enum { MAX_CONFIGS = 48, MAX_NOTES = 16 };
 static const size_t MAX_WORKSPACE = (size_t)1 << 30;
 
 /* Used under d->dnn_lock: the handle has one stream at a time. */
@@ -18,20 +18,11 @@ struct wfd {
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-/* What is being made; the first error stays, and all calls after it do nothing. */
-struct build {
-    const struct wf_cuda_api *api;
-    cudnnHandle_t handle;
-    cudnnStatus_t r;
-    int n;
-    cudnnBackendDescriptor_t made[MAX_MADE];
-};
-
-static cudnnBackendDescriptor_t make(struct build *b, enum dnn_kind kind)
+cudnnBackendDescriptor_t wfc_cudnn_make(struct wfc_cudnn_build *b, enum dnn_kind kind)
 {
     cudnnBackendDescriptor_t d = NULL;
 
-    if (b->r == DNN_OK && b->n == MAX_MADE)
+    if (b->r == DNN_OK && b->n == WFD_MAX_MADE)
         b->r = -1;
     if (b->r == DNN_OK)
         b->r = b->api->cudnnBackendCreateDescriptor(kind, &d);
@@ -40,122 +31,85 @@ static cudnnBackendDescriptor_t make(struct build *b, enum dnn_kind kind)
     return d;
 }
 
-static void set(struct build *b, cudnnBackendDescriptor_t d, enum dnn_attribute name,
-                enum dnn_type type, int64_t n, const void *values)
+void wfc_cudnn_set(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t d, enum dnn_attribute name,
+                   enum dnn_type type, int64_t n, const void *values)
 {
     if (b->r == DNN_OK)
         b->r = b->api->cudnnBackendSetAttribute(d, name, type, n, values);
 }
 
-static void set_int(struct build *b, cudnnBackendDescriptor_t d, enum dnn_attribute name, int64_t v)
+void wfc_cudnn_set_int(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t d,
+                       enum dnn_attribute name, int64_t v)
 {
-    set(b, d, name, DNN_T_INT64, 1, &v);
+    wfc_cudnn_set(b, d, name, DNN_T_INT64, 1, &v);
 }
 
-static void set_enum(struct build *b, cudnnBackendDescriptor_t d, enum dnn_attribute name,
-                     enum dnn_type type, int v)
+void wfc_cudnn_set_enum(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t d,
+                        enum dnn_attribute name, enum dnn_type type, int v)
 {
-    set(b, d, name, type, 1, &v);
+    wfc_cudnn_set(b, d, name, type, 1, &v);
 }
 
-static void set_part(struct build *b, cudnnBackendDescriptor_t d, enum dnn_attribute name,
-                     cudnnBackendDescriptor_t part)
+void wfc_cudnn_set_part(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t d,
+                        enum dnn_attribute name, cudnnBackendDescriptor_t part)
 {
-    set(b, d, name, DNN_T_DESCRIPTOR, 1, &part);
+    wfc_cudnn_set(b, d, name, DNN_T_DESCRIPTOR, 1, &part);
 }
 
-static void finish(struct build *b, cudnnBackendDescriptor_t d)
+void wfc_cudnn_finish(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t d)
 {
     if (b->r == DNN_OK)
         b->r = b->api->cudnnBackendFinalize(d);
 }
 
+void wfc_cudnn_add(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t op)
+{
+    wfc_cudnn_finish(b, op);
+    if (b->r == DNN_OK && b->n_ops == WFD_MAX_OPS)
+        b->r = -1;
+    if (b->r == DNN_OK)
+        b->ops[b->n_ops++] = op;
+}
+
+enum dnn_data wfc_cudnn_data_type(int dtype)
+{
+    return dtype == (int)WEFT_F16 ? DNN_F16 : dtype == (int)WEFT_BF16 ? DNN_BF16 : DNN_F32;
+}
+
+cudnnBackendDescriptor_t wfc_cudnn_tensor(struct wfc_cudnn_build *b, int64_t id, enum dnn_data type,
+                                          int rank, const int64_t *dim, const int64_t *stride,
+                                          enum wfc_cudnn_where where)
+{
+    cudnnBackendDescriptor_t t = wfc_cudnn_make(b, DNN_TENSOR);
+    bool yes = true;
+
+    wfc_cudnn_set_int(b, t, DNN_A_TENSOR_ID, id);
+    wfc_cudnn_set_enum(b, t, DNN_A_TENSOR_TYPE, DNN_T_DATA_TYPE, (int)type);
+    wfc_cudnn_set(b, t, DNN_A_TENSOR_DIMS, DNN_T_INT64, rank, dim);
+    wfc_cudnn_set(b, t, DNN_A_TENSOR_STRIDES, DNN_T_INT64, rank, stride);
+    wfc_cudnn_set_int(b, t, DNN_A_TENSOR_ALIGNMENT, 16);
+    if (where != WFD_MEMORY)
+        wfc_cudnn_set(b, t, where == WFD_VIRTUAL ? DNN_A_TENSOR_VIRTUAL : DNN_A_TENSOR_BY_VALUE,
+                      DNN_T_BOOL, 1, &yes);
+    wfc_cudnn_finish(b, t);
+    return t;
+}
+
 /* Destroys what was made after the first n. */
-static void clear(struct build *b, int n)
+static void clear(struct wfc_cudnn_build *b, int n)
 {
     while (b->n > n)
         b->api->cudnnBackendDestroyDescriptor(b->made[--b->n]);
 }
 
-static int data_type(int dtype)
-{
-    return dtype == (int)WEFT_F16 ? DNN_F16 : dtype == (int)WEFT_BF16 ? DNN_BF16 : DNN_F32;
-}
-
-/* A tensor [rows][axes...][channels] in memory, in cuDNN's order of axes: rows, channels, axes. */
-static cudnnBackendDescriptor_t tensor(struct build *b, int64_t id, const struct wfc_dnn_conv *c,
-                                       int64_t rows, const int64_t *axes, int64_t channels)
-{
-    int64_t dim[5] = {rows, channels}, stride[5] = {0, 1}, step = channels;
-    cudnnBackendDescriptor_t t = make(b, DNN_TENSOR);
-
-    for (int a = c->n_axes - 1; a >= 0; a--) {
-        dim[2 + a] = axes[3 - c->n_axes + a];
-        stride[2 + a] = step;
-        step *= dim[2 + a];
-    }
-    stride[0] = step;
-    set_int(b, t, DNN_A_TENSOR_ID, id);
-    set_enum(b, t, DNN_A_TENSOR_TYPE, DNN_T_DATA_TYPE, data_type(c->dtype));
-    set(b, t, DNN_A_TENSOR_DIMS, DNN_T_INT64, 2 + c->n_axes, dim);
-    set(b, t, DNN_A_TENSOR_STRIDES, DNN_T_INT64, 2 + c->n_axes, stride);
-    set_int(b, t, DNN_A_TENSOR_ALIGNMENT, 16);
-    finish(b, t);
-    return t;
-}
-
-static cudnnBackendDescriptor_t geometry(struct build *b, const struct wfc_dnn_conv *c)
-{
-    cudnnBackendDescriptor_t g = make(b, DNN_CONVOLUTION);
-    int skip = 3 - c->n_axes;
-
-    set_enum(b, g, DNN_A_CONV_COMPUTE, DNN_T_DATA_TYPE, DNN_F32);
-    set_enum(b, g, DNN_A_CONV_MODE, DNN_T_CONV_MODE, DNN_CROSS_CORRELATION);
-    set_int(b, g, DNN_A_CONV_SPATIAL, c->n_axes);
-    set(b, g, DNN_A_CONV_STRIDES, DNN_T_INT64, c->n_axes, c->stride + skip);
-    set(b, g, DNN_A_CONV_DILATIONS, DNN_T_INT64, c->n_axes, c->dilation + skip);
-    set(b, g, DNN_A_CONV_PRE_PADS, DNN_T_INT64, c->n_axes, c->pad + skip);
-    set(b, g, DNN_A_CONV_POST_PADS, DNN_T_INT64, c->n_axes, c->pad + skip);
-    finish(b, g);
-    return g;
-}
-
-static cudnnBackendDescriptor_t operation(struct build *b, const struct wfc_dnn_conv *c)
-{
-    static const struct {
-        enum dnn_kind kind;
-        enum dnn_attribute x, w, y, conv, alpha, beta;
-    } of[] = {{DNN_CONV_FORWARD, DNN_A_FORWARD_X, DNN_A_FORWARD_W, DNN_A_FORWARD_Y,
-               DNN_A_FORWARD_CONV, DNN_A_FORWARD_ALPHA, DNN_A_FORWARD_BETA},
-              {DNN_CONV_DATA, DNN_A_DATA_DX, DNN_A_DATA_W, DNN_A_DATA_DY, DNN_A_DATA_CONV,
-               DNN_A_DATA_ALPHA, DNN_A_DATA_BETA},
-              {DNN_CONV_FILTER, DNN_A_FILTER_X, DNN_A_FILTER_DW, DNN_A_FILTER_DY, DNN_A_FILTER_CONV,
-               DNN_A_FILTER_ALPHA, DNN_A_FILTER_BETA}};
-    int k = c->what;
-    float one = 1, zero = 0;
-    cudnnBackendDescriptor_t x = tensor(b, ID_X, c, c->batch, c->in, c->c_in),
-                             w = tensor(b, ID_W, c, c->c_out, c->k, c->c_in / c->groups),
-                             y = tensor(b, ID_Y, c, c->batch, c->out, c->c_out), g = geometry(b, c),
-                             op = make(b, of[k].kind);
-
-    set_part(b, op, of[k].conv, g);
-    set_part(b, op, of[k].x, x);
-    set_part(b, op, of[k].w, w);
-    set_part(b, op, of[k].y, y);
-    set(b, op, of[k].alpha, DNN_T_FLOAT, 1, &one);
-    set(b, op, of[k].beta, DNN_T_FLOAT, 1, &zero);
-    finish(b, op);
-    return op;
-}
-
 /* ---- engines --------------------------------------------------------------------------------- */
 
 /* Whether the engine repeats its bits and computes in the precision asked for; its number. */
-static bool suits(struct build *b, const struct wfc_dnn_conv *c, cudnnBackendDescriptor_t config,
-                  int64_t *number)
+static bool suits(struct wfc_cudnn_build *b, const struct wfc_dnn_desc *d,
+                  cudnnBackendDescriptor_t config, int64_t *number)
 {
-    bool strict = c->dtype == (int)WEFT_F32 && !c->tf32;
-    cudnnBackendDescriptor_t engine = make(b, DNN_ENGINE);
+    bool strict = d->what <= WFD_FILTER && d->conv.dtype == (int)WEFT_F32 && !d->conv.tf32;
+    cudnnBackendDescriptor_t engine = wfc_cudnn_make(b, DNN_ENGINE);
     int notes[MAX_NOTES];
     int64_t n = 0, n_notes = 0;
 
@@ -187,15 +141,15 @@ static bool suits(struct build *b, const struct wfc_dnn_conv *c, cudnnBackendDes
 }
 
 /* The plan of one configuration; NULL: the engine refuses it. */
-static cudnnBackendDescriptor_t plan_of(struct build *b, cudnnBackendDescriptor_t config,
+static cudnnBackendDescriptor_t plan_of(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t config,
                                         size_t *workspace)
 {
-    cudnnBackendDescriptor_t p = make(b, DNN_PLAN);
+    cudnnBackendDescriptor_t p = wfc_cudnn_make(b, DNN_PLAN);
     int64_t bytes = 0, n = 0;
 
-    set(b, p, DNN_A_PLAN_HANDLE, DNN_T_HANDLE, 1, &b->handle);
-    set_part(b, p, DNN_A_PLAN_CONFIG, config);
-    finish(b, p);
+    wfc_cudnn_set(b, p, DNN_A_PLAN_HANDLE, DNN_T_HANDLE, 1, &b->handle);
+    wfc_cudnn_set_part(b, p, DNN_A_PLAN_CONFIG, config);
+    wfc_cudnn_finish(b, p);
     if (b->r == DNN_OK)
         b->r =
             b->api->cudnnBackendGetAttribute(p, DNN_A_PLAN_WORKSPACE, DNN_T_INT64, 1, &n, &bytes);
@@ -208,28 +162,78 @@ static cudnnBackendDescriptor_t plan_of(struct build *b, cudnnBackendDescriptor_
 }
 
 /* The heuristic's list, best first. */
-static int64_t list(struct build *b, cudnnBackendDescriptor_t graph, enum dnn_heuristic mode,
-                    cudnnBackendDescriptor_t *config)
+static int64_t list(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t graph,
+                    enum dnn_heuristic mode, cudnnBackendDescriptor_t *config)
 {
-    cudnnBackendDescriptor_t h = make(b, DNN_HEURISTIC);
+    cudnnBackendDescriptor_t h = wfc_cudnn_make(b, DNN_HEURISTIC);
     int64_t n = 0;
 
-    set_part(b, h, DNN_A_HEURISTIC_GRAPH, graph);
-    set_enum(b, h, DNN_A_HEURISTIC_MODE, DNN_T_HEURISTIC_MODE, mode);
-    finish(b, h);
+    wfc_cudnn_set_part(b, h, DNN_A_HEURISTIC_GRAPH, graph);
+    wfc_cudnn_set_enum(b, h, DNN_A_HEURISTIC_MODE, DNN_T_HEURISTIC_MODE, mode);
+    wfc_cudnn_finish(b, h);
     if (b->r == DNN_OK)
         b->r = b->api->cudnnBackendGetAttribute(h, DNN_A_HEURISTIC_RESULTS, DNN_T_DESCRIPTOR, 0, &n,
                                                 NULL);
     n = wf_min_i64(n, MAX_CONFIGS);
     for (int64_t i = 0; i < n; i++)
-        config[i] = make(b, DNN_ENGINE_CONFIG);
+        config[i] = wfc_cudnn_make(b, DNN_ENGINE_CONFIG);
     if (b->r == DNN_OK && n)
         b->r = b->api->cudnnBackendGetAttribute(h, DNN_A_HEURISTIC_RESULTS, DNN_T_DESCRIPTOR, n, &n,
                                                 config);
     return b->r == DNN_OK ? n : 0;
 }
 
-static void choose(struct build *b, cudnnBackendDescriptor_t graph, struct wfc_dnn_plan *p)
+struct row { /* of convs.def */
+    const char *model;
+    int what, dtype, tf32;
+    int64_t batch, in, out, c_in, c_out, k, stride, pad, engine, place;
+};
+
+/* The measured engine for a convolution; NULL: none. */
+static const struct row *measured(const struct wf_cuda *d, const struct wfc_dnn_desc *desc)
+{
+    enum { BF16 = WEFT_BF16, TF32 = WEFT_F32 };
+    static const struct row rows[] = {
+#define CONV(model, what, type, ...) {model, WFD_##what, type, (type) == TF32, __VA_ARGS__},
+#include "kernels/cuda/convs.def"
+#undef CONV
+    };
+    const struct wfc_dnn_conv *c = &desc->conv;
+
+    for (int i = 0; i < WF_COUNT(rows) && desc->what <= WFD_FILTER; i++) {
+        const struct row *r = &rows[i];
+        bool same = desc->what == r->what && c->dtype == r->dtype && !c->tf32 == !r->tf32 &&
+                    c->n_axes == 2 && c->groups == 1 && c->batch == r->batch &&
+                    c->c_in == r->c_in && c->c_out == r->c_out && !strcmp(d->model, r->model);
+
+        for (int a = 1; a < 3; a++) /* axis 0 is of volumes */
+            same = same && c->in[a] == r->in && c->out[a] == r->out && c->k[a] == r->k &&
+                   c->stride[a] == r->stride && c->pad[a] == r->pad && c->dilation[a] == 1;
+        if (same)
+            return r;
+    }
+    return NULL;
+}
+
+/* Makes the plan of the measured engine if the list has it at its place. */
+static void choose_measured(struct wfc_cudnn_build *b, const struct row *r,
+                            const cudnnBackendDescriptor_t *config, int64_t n,
+                            struct wfc_dnn_plan *p)
+{
+    int64_t number = -1;
+
+    if (!r || r->place > n)
+        return;
+    if (suits(b, &p->desc, config[r->place - 1], &number) && number == r->engine)
+        p->plan = plan_of(b, config[r->place - 1], &p->workspace);
+    if (p->plan)
+        snprintf(p->name, sizeof p->name, "cudnn-pinned-e%lld#%lld/%lld", (long long)number,
+                 (long long)r->place, (long long)n);
+    b->r = DNN_OK;
+}
+
+static void choose(struct wfc_cudnn_build *b, cudnnBackendDescriptor_t graph, const struct row *r,
+                   struct wfc_dnn_plan *p)
 {
     static const enum dnn_heuristic modes[] = {DNN_MODE_A, DNN_MODE_FALLBACK};
     cudnnBackendDescriptor_t config[MAX_CONFIGS];
@@ -238,10 +242,12 @@ static void choose(struct build *b, cudnnBackendDescriptor_t graph, struct wfc_d
         int before = b->n;
         int64_t n = list(b, graph, modes[m], config);
 
+        if (m == 0)
+            choose_measured(b, r, config, n, p);
         for (int64_t i = 0; i < n && !p->plan; i++) {
             int64_t number = -1;
 
-            if (!suits(b, &p->conv, config[i], &number)) {
+            if (!suits(b, &p->desc, config[i], &number)) {
                 b->r = DNN_OK;
                 continue;
             }
@@ -262,14 +268,20 @@ static void choose(struct build *b, cudnnBackendDescriptor_t graph, struct wfc_d
 /* The parts of a plan live as long as the plan. */
 static void build_plan(struct wf_cuda *d, struct wfc_dnn_plan *p)
 {
-    struct build b = {.api = &d->api, .handle = d->dnn->handle};
-    cudnnBackendDescriptor_t op = operation(&b, &p->conv), graph = make(&b, DNN_GRAPH);
+    struct wfc_cudnn_build b = {.api = &d->api, .handle = d->dnn->handle};
+    cudnnBackendDescriptor_t graph;
 
-    set(&b, graph, DNN_A_GRAPH_HANDLE, DNN_T_HANDLE, 1, &b.handle);
-    set_part(&b, graph, DNN_A_GRAPH_OPS, op);
-    finish(&b, graph);
+    switch (p->desc.what) {
+    case WFD_ATTENTION: wfc_cudnn_attention(&b, &p->desc); break;
+    case WFD_ATTENTION_GRAD: wfc_cudnn_attention_grad(&b, &p->desc); break;
+    default: wfc_cudnn_conv(&b, &p->desc);
+    }
+    graph = wfc_cudnn_make(&b, DNN_GRAPH);
+    wfc_cudnn_set(&b, graph, DNN_A_GRAPH_HANDLE, DNN_T_HANDLE, 1, &b.handle);
+    wfc_cudnn_set(&b, graph, DNN_A_GRAPH_OPS, DNN_T_DESCRIPTOR, b.n_ops, b.ops);
+    wfc_cudnn_finish(&b, graph);
     if (b.r == DNN_OK)
-        choose(&b, graph, p);
+        choose(&b, graph, measured(d, &p->desc), p);
     if (p->plan)
         p->held = wf_alloc(d->ctx, sizeof *p->held * (size_t)b.n);
     if (!p->held) {
@@ -305,16 +317,16 @@ static weft_status open_dnn(struct wf_cuda *d)
     return n->handle ? WEFT_OK : WEFT_ENOSUP;
 }
 
-static struct wfc_dnn_plan *known(const struct wfd *n, const struct wfc_dnn_conv *c)
+static struct wfc_dnn_plan *known(const struct wfd *n, const struct wfc_dnn_desc *desc)
 {
     struct wfc_dnn_plan *p = n->first;
 
-    while (p && memcmp(&p->conv, c, sizeof *c))
+    while (p && memcmp(&p->desc, desc, sizeof *desc))
         p = p->next;
     return p;
 }
 
-weft_status wfc_dnn_find(struct wf_cuda *d, const struct wfc_dnn_conv *c,
+weft_status wfc_dnn_find(struct wf_cuda *d, const struct wfc_dnn_desc *desc,
                          const struct wfc_dnn_plan **out)
 {
     struct wfc_dnn_plan *p;
@@ -324,11 +336,11 @@ weft_status wfc_dnn_find(struct wf_cuda *d, const struct wfc_dnn_conv *c,
         return WEFT_ENOSUP;
     pthread_mutex_lock(&d->dnn_lock);
     st = open_dnn(d);
-    p = st ? NULL : known(d->dnn, c);
+    p = st ? NULL : known(d->dnn, desc);
     if (!st && !p) {
         p = wf_alloc(d->ctx, sizeof *p);
         if (p) {
-            p->conv = *c;
+            p->desc = *desc;
             build_plan(d, p);
             p->next = d->dnn->first;
             d->dnn->first = p;
@@ -343,23 +355,21 @@ weft_status wfc_dnn_find(struct wf_cuda *d, const struct wfc_dnn_conv *c,
     return p->plan ? WEFT_OK : WEFT_ENOSUP;
 }
 
-weft_status wfc_dnn_run(const struct wf_call *c, const struct wfc_dnn_plan *p, const void *x,
-                        const void *filter, const void *y, void *workspace)
+weft_status wfc_dnn_run(const struct wf_call *c, const struct wfc_dnn_plan *p, int n,
+                        const int64_t *ids, const void *const *at, void *workspace)
 {
     struct wf_cuda *d = wfc_dev(c);
-    struct build b = {.api = &d->api, .handle = d->dnn->handle};
-    const int64_t id[3] = {ID_X, ID_W, ID_Y};
-    const void *at[3] = {x, filter, y};
+    struct wfc_cudnn_build b = {.api = &d->api, .handle = d->dnn->handle};
     cudnnBackendDescriptor_t pack;
 
     if (d->api.cuCtxSetCurrent(d->context))
         return wf_err(WEFT_EIO, "%s: cuCtxSetCurrent failed", c->op->name);
     wfc_other_work(d);
-    pack = make(&b, DNN_PACK);
-    set(&b, pack, DNN_A_PACK_IDS, DNN_T_INT64, 3, id);
-    set(&b, pack, DNN_A_PACK_POINTERS, DNN_T_POINTER, 3, at);
-    set(&b, pack, DNN_A_PACK_WORKSPACE, DNN_T_POINTER, 1, &workspace);
-    finish(&b, pack);
+    pack = wfc_cudnn_make(&b, DNN_PACK);
+    wfc_cudnn_set(&b, pack, DNN_A_PACK_IDS, DNN_T_INT64, n, ids);
+    wfc_cudnn_set(&b, pack, DNN_A_PACK_POINTERS, DNN_T_POINTER, n, at);
+    wfc_cudnn_set(&b, pack, DNN_A_PACK_WORKSPACE, DNN_T_POINTER, 1, &workspace);
+    wfc_cudnn_finish(&b, pack);
     pthread_mutex_lock(&d->dnn_lock);
     if (b.r == DNN_OK)
         b.r = d->api.cudnnSetStream(b.handle, c->stream);
@@ -370,6 +380,15 @@ weft_status wfc_dnn_run(const struct wf_call *c, const struct wfc_dnn_plan *p, c
     return b.r == DNN_OK ? WEFT_OK
                          : wf_err(WEFT_EIO, "%s: %s: %s", c->op->name, p->name,
                                   d->api.cudnnGetErrorString(b.r));
+}
+
+weft_status wfc_dnn_run_conv(const struct wf_call *c, const struct wfc_dnn_plan *p, const void *x,
+                             const void *filter, const void *y, void *workspace)
+{
+    const int64_t ids[] = {WFD_X, WFD_W, WFD_Y};
+    const void *at[] = {x, filter, y};
+
+    return wfc_dnn_run(c, p, 3, ids, at, workspace);
 }
 
 void wfc_dnn_free(struct wf_cuda *d)

@@ -12,7 +12,7 @@ _Static_assert(WFC_F32 == (int)WEFT_F32 && WFC_F64 == (int)WEFT_F64 && WFC_F16 =
 _Static_assert(sizeof(struct wfc_prog) <= 4096 && sizeof(struct wfc_parts) <= 4096 &&
                    sizeof(struct wfc_sumsq) <= 4096 && sizeof(struct wfc_add_n) <= 4096 &&
                    sizeof(struct wfc_update) <= 4096 && sizeof(struct wfc_tables) <= 4096 &&
-                   sizeof(struct wfc_lookups) <= 4096,
+                   sizeof(struct wfc_lookups) <= 4096 && sizeof(struct wfc_casts) <= 4096,
                "a kernel's arguments fit 4 KB");
 
 #define KERNEL(op, impl, plan_fn, run_fn)    \

@@ -38,7 +38,7 @@ static bool takes_norm(const struct wf_op *op, const struct wf_attr *attr, int n
 static bool takes_norm_grad(const struct wf_op *op, const struct wf_attr *attr, int n_in,
                             const struct wf_type *in, int n_out, const struct wf_type *out)
 {
-    int gamma = op->id == WF_OP_layer_norm_grad ? 4 : 3;
+    int gamma = op->id == WF_OP_rms_norm_grad ? 3 : 4;
 
     for (int i = 2; i < gamma; i++)
         if (in[i].dtype != WEFT_F32)
@@ -50,6 +50,15 @@ static bool takes_norm_grad(const struct wf_op *op, const struct wf_attr *attr, 
            (gamma >= n_in || !in[gamma].dtype || in[gamma].dtype == out[1].dtype);
 }
 
+/* The same with an addition: dy, x, statistics, gamma, other: dx + other, gradients of the
+ * parameters, and dx + other again. */
+static bool takes_norm_sum(const struct wf_op *op, const struct wf_attr *attr,
+                           const struct wf_type *in, int n_out, const struct wf_type *out)
+{
+    return takes_norm_grad(op, attr, 5, in, 3, out) && in[1].dtype == WEFT_F32 &&
+           in[5].dtype == WEFT_F32 && (n_out < 4 || is_small(out[3].dtype));
+}
+
 /* Gradients of weights, from halves: sums are f32 anyway. */
 static bool takes_product(const struct wf_op *op, const struct wf_attr *attr,
                           const struct wf_type *in, const struct wf_type *out)
@@ -57,6 +66,12 @@ static bool takes_product(const struct wf_op *op, const struct wf_attr *attr,
     return is_half(in[0].dtype) && in[0].dtype == in[1].dtype && out->dtype == WEFT_F32 &&
            in[0].rank == 2 && in[1].rank == 2 && wf_attr_int(op, attr, "trans_a") &&
            !wf_attr_int(op, attr, "trans_b");
+}
+
+/* Gradients of filters, likewise. */
+static bool takes_filter(const struct wf_type *in, const struct wf_type *out)
+{
+    return is_half(in[0].dtype) && in[0].dtype == in[1].dtype && out->dtype == WEFT_F32;
 }
 
 bool wf_cuda_can_take(const struct wf_op *op, const struct wf_attr *attr, int n_in,
@@ -79,7 +94,9 @@ bool wf_cuda_can_take(const struct wf_op *op, const struct wf_attr *attr, int n_
     case WF_OP_sparse_softmax_xent:
         return is_small(in[0].dtype) && out[0].dtype == WEFT_F32 && is_small(out[1].dtype);
     case WF_OP_sum: return is_half(in[0].dtype) && is_small(out[0].dtype);
+    case WF_OP_layer_norm_grad_add: return takes_norm_sum(op, attr, in, n_out, out);
     case WF_OP_matmul: return takes_product(op, attr, in, out);
+    case WF_OP_conv_grad_filter: return takes_filter(in, out);
     default: return false;
     }
 }

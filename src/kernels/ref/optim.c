@@ -138,3 +138,8 @@ weft_status wf_ref_batch_norm_act_grad(const struct wf_call *c)
 {
     return wf_ref_fused(c);
 }
+
+weft_status wf_ref_layer_norm_grad_add(const struct wf_call *c)
+{
+    return wf_ref_fused(c);
+}

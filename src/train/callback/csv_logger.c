@@ -180,8 +180,14 @@ static weft_status csv_begin(void *arg, weft_trainer *t)
 static weft_status get_ready(struct csv_logger *c, const weft_trainer *t, int64_t epoch,
                              const weft_logs *logs)
 {
+    const struct wf_fs *fs = c->ctx->fs;
     weft_status st = c->n ? WEFT_OK : choose_names(c, logs);
 
+    /* another worker, which believed that it decides, has cut rows off */
+    if (!st && c->file.ctx && c->file.size >= 0 && fs->size(fs->arg, c->file.fd) < c->file.size) {
+        c->at = c->file.size;
+        st = wf_append_close(&c->file);
+    }
     return st || c->file.ctx ? st : open_file(c, t, epoch);
 }
 

@@ -1,16 +1,21 @@
 /* events.c - event files. Field numbers are those of event.proto, summary.proto, tensor.proto and
  * the plugins' messages. A value is a tensor with the name of the plugin that shows it. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "ckpt/ckpt.h"
+#include "data/data.h"
 #include "data/record/record.h"
 #include "train/callback/events.h"
 #include "train/callback/proto.h"
 
 #define MAX_EVENT ((int64_t)256 << 20)
+#define MAX_TAIL ((int64_t)64 << 10)
+#define MAX_COPY ((int64_t)256 << 20)
 #define BUCKETS 30
 
 enum {
@@ -47,6 +52,24 @@ void wf_event_begin(struct wf_events *e, int64_t step)
         wf_pb_int(&e->event, EVENT_STEP, step);
 }
 
+static void add_to_tail(struct wf_events *e)
+{
+    if (e->tail_from < 0)
+        return;
+    wf_put_bytes(&e->tail, e->event.data, e->event.len);
+    if (e->tail.st) { /* too much, or no memory: what is in the file cannot be written again */
+        wf_buf_free(&e->tail);
+        e->tail_from = -1;
+    }
+}
+
+void wf_events_mark(struct wf_events *e)
+{
+    e->tail.len = 0;
+    e->tail.st = WEFT_OK;
+    e->tail_from = e->bytes;
+}
+
 weft_status wf_event_write(struct wf_events *e)
 {
     weft_status st = e->event.st;
@@ -55,9 +78,11 @@ weft_status wf_event_write(struct wf_events *e)
         return wf_err(st, "an event: out of memory, or larger than %lld bytes",
                       (long long)MAX_EVENT);
     st = weft_record_writer_add(e->file, e->event.data, e->event.len);
-    if (!st)
-        e->bytes += e->event.len + WF_RECORD_FRAME;
-    return st;
+    if (st)
+        return st;
+    add_to_tail(e);
+    e->bytes += e->event.len + WF_RECORD_FRAME;
+    return WEFT_OK;
 }
 
 weft_status wf_events_open(struct wf_events *e, weft_ctx *ctx, const char *path,
@@ -70,6 +95,7 @@ weft_status wf_events_open(struct wf_events *e, weft_ctx *ctx, const char *path,
 
     *e = (struct wf_events){.ctx = ctx, .wall = wall};
     wf_buf_init(&e->event, ctx, MAX_EVENT);
+    wf_buf_init(&e->tail, ctx, MAX_TAIL);
     if (snprintf(dir, sizeof dir, "%s", path) >= (int)sizeof dir)
         return wf_err(WEFT_EINVAL, "'%s' is too long", path);
     slash = strrchr(dir, '/');
@@ -99,9 +125,99 @@ weft_status wf_events_close(struct wf_events *e)
     weft_status st = weft_record_writer_close(e->file);
 
     e->file = NULL;
-    if (e->ctx)
+    if (e->ctx) {
         wf_buf_free(&e->event);
+        wf_buf_free(&e->tail);
+    }
     return st;
+}
+
+/* ---- files that were cut off, or that others may write to ------------------------------------ */
+
+/* The first `bytes` of the open file, as another file at its path. */
+static weft_status copy_begin(weft_ctx *ctx, int fd, const char *path, int64_t bytes)
+{
+    enum { PART = 1 << 20 };
+    const struct wf_fs *fs = ctx->fs;
+    struct wf_newfile f;
+    char *part = wf_alloc(ctx, PART);
+    weft_status st = part ? wf_newfile_open(&f, ctx, path) : wf_err_nomem(ctx, PART, path);
+
+    if (!st) {
+        for (int64_t at = 0, n = 1; at < bytes && !st; at += n) {
+            n = fs->pread(fs->arg, fd, part, wf_min_i64(PART, bytes - at), at);
+            if (n <= 0) {
+                st = wf_file_err(n ? n : -EIO, path, "cannot read");
+                break;
+            }
+            for (int64_t put = 0, k; put < n && !st; put += k) {
+                k = fs->write(fs->arg, f.fd, part + put, n - put);
+                if (k <= 0)
+                    st = wf_file_err(k ? k : -ENOSPC, path, "cannot write");
+            }
+        }
+        st = wf_newfile_close(&f, st, false);
+    }
+    wf_free(ctx, part);
+    return st;
+}
+
+/* Without room for a copy, the file itself. */
+static weft_status cut_at(weft_ctx *ctx, int fd, const char *path, int64_t size, int64_t bytes,
+                          bool apart)
+{
+    int64_t rc = 0;
+
+    if (apart && bytes <= MAX_COPY && copy_begin(ctx, fd, path, bytes) == WEFT_OK)
+        return WEFT_OK;
+    if (size > bytes)
+        rc = ctx->fs->truncate(ctx->fs->arg, fd, bytes);
+    return rc < 0 ? wf_file_err(rc, path, "cannot truncate") : WEFT_OK;
+}
+
+static weft_status add_tail(weft_ctx *ctx, const char *path, const struct wf_events_end *end)
+{
+    struct wf_reader in = {end->tail, end->tail + end->n_tail, WEFT_OK};
+    weft_record_writer *w = NULL;
+    weft_status st =
+        weft_record_writer_new(ctx, path, WEFT_OPTS(weft_record_writer_opts, .append = true), &w);
+    weft_status closed;
+
+    while (!st && in.p < in.end) {
+        int64_t n;
+        const char *event = wf_get_bytes(&in, &n);
+
+        st = in.st ? in.st : weft_record_writer_add(w, event, n);
+    }
+    closed = weft_record_writer_close(w);
+    return st ? st : closed;
+}
+
+weft_status wf_events_settle(weft_ctx *ctx, const char *path, const struct wf_events_end *end,
+                             bool apart, bool *lost)
+{
+    const struct wf_fs *fs = ctx->fs;
+    int fd = fs->open(fs->arg, path, O_RDWR | O_NOFOLLOW, 0);
+    int64_t size = fd;
+    bool again;
+    weft_status st = WEFT_OK;
+
+    *lost = false;
+    if (fd == -ELOOP || (fd == -ENOTDIR) || (fd == -ENOENT && end->from != 0))
+        return WEFT_OK;
+    if (fd >= 0)
+        size = fs->size(fs->arg, fd);
+    else if (fd == -ENOENT)
+        size = 0;
+    if (size < 0)
+        st = wf_file_err(size, path, "cannot truncate");
+    again = size < end->bytes && end->from >= 0 && end->from <= size;
+    *lost = !st && size < end->bytes && !again;
+    if (!st && fd >= 0 && !*lost)
+        st = cut_at(ctx, fd, path, size, again ? end->from : end->bytes, apart);
+    if (fd >= 0)
+        fs->close(fs->arg, fd);
+    return !st && again ? add_tail(ctx, path, end) : st;
 }
 
 weft_status wf_events_start(struct wf_events *e, int64_t step)

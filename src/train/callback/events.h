@@ -15,6 +15,8 @@ struct wf_events {
     weft_record_writer *file;
     int64_t bytes;        /* of the file, flushed or not */
     struct wf_buf event;  /* the event being built */
+    struct wf_buf tail;   /* the file's events from the byte tail_from on: length, then bytes */
+    int64_t tail_from;    /* -1: there were too many */
     double (*wall)(void); /* seconds since 1970 */
 };
 
@@ -25,6 +27,22 @@ weft_status wf_events_flush(struct wf_events *e);
 /* Does nothing if the file is not open. */
 weft_status wf_events_close(struct wf_events *e);
 double wf_wall(void); /* the system clock */
+/* The tail begins here: what is written from now on. */
+void wf_events_mark(struct wf_events *e);
+
+/* The end of an event file, as the state of a run has it. */
+struct wf_events_end {
+    int64_t bytes; /* of the file */
+    int64_t from;  /* where `tail` begins in it; -1: not known */
+    const char *tail;
+    int64_t n_tail;
+};
+/* Makes the file end so: what comes later is removed, and what is missing is written again if the
+ * tail has it. *lost: it does not. With `apart` another process may still have the file open: the
+ * path gets a copy, which that process does not write to. A file that is absent stays so, unless
+ * the tail is all of it; a link is never followed. */
+weft_status wf_events_settle(weft_ctx *ctx, const char *path, const struct wf_events_end *end,
+                             bool apart, bool *lost);
 
 /* TensorBoard ignores what earlier files of the run contain from this step on. */
 weft_status wf_events_start(struct wf_events *e, int64_t step);

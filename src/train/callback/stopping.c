@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "train/callback/callback.h"
+#include "train/step/dist.h"
 
 /* State of a callback as numbers, for checkpoints. */
 static weft_status save_numbers(weft_ctx *ctx, const double *v, int n, char **state, int64_t *bytes)
@@ -38,21 +39,66 @@ struct early {
     double baseline;
     bool restore_best;
     bool restored; /* training ended with the weights of best_epoch */
-    char *best;    /* the weights of the best epoch, concatenated */
+    char *best;    /* the weights of the best epoch, concatenated; servers keep those of the tables
+                    * that they hold */
     int64_t best_bytes;
+    weft_trainer *t; /* of the fit under way; NULL: none yet */
 };
 
+/* Whether parameter servers hold the weight; and the rows that a table in memory counts. */
+static bool is_away(const weft_trainer *t, const char *name)
+{
+    const struct wf_segment *seg = wf_weight_segment(t, name);
+
+    return seg && seg->remote && wf_dist_together(t);
+}
+
+static struct wf_seen *seen_of(const weft_trainer *t, const char *name, int64_t *n)
+{
+    const struct wf_segment *seg = wf_weight_segment(t, name);
+
+    *n = seg && seg->seen ? seg->type.dim[0] : 0;
+    return *n ? seg->seen : NULL;
+}
+
+static bool any_away(const weft_trainer *t)
+{
+    for (int i = 0; i < weft_trainer_n_weights(t); i++)
+        if (is_away(t, weft_trainer_weight_name(t, i)))
+            return true;
+    return false;
+}
+
+/* Of a table that forgets rows with a byte for each: whether it existed. */
 static int64_t weight_bytes(weft_trainer *t)
 {
-    int64_t bytes = 0;
+    int64_t bytes = 0, n;
 
     for (int i = 0; i < weft_trainer_n_weights(t); i++) {
+        const char *name = weft_trainer_weight_name(t, i);
         weft_tensor w;
 
-        if (!weft_trainer_weight(t, weft_trainer_weight_name(t, i), &w))
+        if (!is_away(t, name) && !weft_trainer_weight(t, name, &w))
             bytes += weft_tensor_bytes(&w);
+        (void)seen_of(t, name, &n);
+        bytes += n;
     }
     return bytes;
+}
+
+/* Which rows of a table exist. A row that was forgotten since, and gets its value again, counts as
+ * updated by the last step. */
+static char *copy_seen(const weft_trainer *t, const char *name, char *p, bool out)
+{
+    int64_t n;
+    struct wf_seen *seen = seen_of(t, name, &n);
+
+    for (int64_t i = 0; i < n; i++)
+        if (out)
+            p[i] = seen[i].count > 0;
+        else if (p[i] && seen[i].count == 0)
+            wf_see(&seen[i], weft_trainer_step(t));
+    return p + n;
 }
 
 /* Copies all weights out of or into the trainer. */
@@ -61,22 +107,27 @@ static weft_status copy_weights(weft_trainer *t, char *p, bool out)
     weft_status st = WEFT_OK;
 
     for (int i = 0; i < weft_trainer_n_weights(t) && !st; i++) {
+        const char *name = weft_trainer_weight_name(t, i);
         weft_tensor w;
 
-        st = weft_trainer_weight(t, weft_trainer_weight_name(t, i), &w);
+        if (is_away(t, name))
+            continue;
+        st = weft_trainer_weight(t, name, &w);
         if (st)
             break;
         if (out)
             memcpy(p, w.data, (size_t)weft_tensor_bytes(&w));
         else
             memcpy(w.data, p, (size_t)weft_tensor_bytes(&w));
-        p += weft_tensor_bytes(&w);
+        p = copy_seen(t, name, p + weft_tensor_bytes(&w), out);
     }
     return st;
 }
 
 static weft_status keep_best(struct early *e, weft_trainer *t)
 {
+    weft_status st;
+
     if (!e->restore_best)
         return WEFT_OK;
     if (!e->best) {
@@ -85,19 +136,40 @@ static weft_status keep_best(struct early *e, weft_trainer *t)
         if (!e->best)
             return wf_err_nomem(e->ctx, (size_t)e->best_bytes, "the best weights");
     }
-    return copy_weights(t, e->best, true);
+    st = copy_weights(t, e->best, true);
+    return st || !any_away(t) ? st : wf_dist_keep(t);
+}
+
+/* Servers keep one version of their tables. */
+static weft_status claim_tables(struct early *e, weft_trainer *t)
+{
+    e->t = t;
+    if (!e->restore_best || !any_away(t))
+        return WEFT_OK;
+    if (wf_dist_leased(t))
+        return wf_err(WEFT_ENOSUP,
+                      "restore_best_weights: servers hold tables, and do not restore them in "
+                      "asynchronous training: train synchronously, or without it");
+    if (t->keeper && t->keeper != e)
+        return wf_err(WEFT_ENOSUP,
+                      "restore_best_weights: servers hold tables, and keep their best values for "
+                      "one callback; there are two");
+    t->keeper = e;
+    return WEFT_OK;
 }
 
 static weft_status early_begin(void *arg, weft_trainer *t)
 {
     struct early *e = arg;
+    weft_status st;
 
     wf_monitor_reset(&e->monitor);
     e->wait = e->best_epoch = 0;
     e->restored = false;
     wf_free(e->ctx, e->best);
     e->best = NULL;
-    return wf_monitor_direction(&e->monitor, t);
+    st = claim_tables(e, t);
+    return st ? st : wf_monitor_direction(&e->monitor, t);
 }
 
 static weft_status early_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
@@ -136,6 +208,7 @@ static weft_status early_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
 static weft_status early_end(void *arg, weft_trainer *t, const weft_logs *logs)
 {
     struct early *e = arg;
+    weft_status st;
 
     (void)logs;
     if (!e->best)
@@ -143,10 +216,18 @@ static weft_status early_end(void *arg, weft_trainer *t, const weft_logs *logs)
     if (e->best_bytes != weight_bytes(t))
         return wf_err(WEFT_ESTATE, "the best weights have %lld bytes, the model's %lld",
                       (long long)e->best_bytes, (long long)weight_bytes(t));
+    if (t->pauses && any_away(t)) { /* the run that resumes will */
+        wf_log(e->ctx, WEFT_LOG_INFO,
+               "Training is interrupted: the weights of epoch %lld, the best so far, stay with the "
+               "servers and in the checkpoint.",
+               (long long)e->best_epoch + 1);
+        return WEFT_OK;
+    }
     wf_log(e->ctx, WEFT_LOG_INFO, "Restoring model weights from the end of the best epoch: %lld.",
            (long long)e->best_epoch + 1);
     e->restored = true;
-    return copy_weights(t, e->best, false);
+    st = copy_weights(t, e->best, false);
+    return st || !any_away(t) ? st : wf_dist_restore(t);
 }
 
 bool wf_early_stopping_restored(const weft_callback *cb, int64_t *epoch)
@@ -196,6 +277,12 @@ static weft_status early_restore(void *arg, const char *state, int64_t n)
     if (v[3] == 0)
         return WEFT_OK;
     e->best_bytes = n - (int64_t)sizeof v;
+    if (e->t && e->t->bound && e->t->bound->fit && e->best_bytes != weight_bytes(e->t))
+        return wf_err(WEFT_EINVAL,
+                      "EarlyStopping has kept best weights of %lld bytes; here they have %lld. Of "
+                      "tables that parameter servers hold, the servers keep them: resume with the "
+                      "strategy that the checkpoint was written with, or without EarlyStopping",
+                      (long long)e->best_bytes, (long long)weight_bytes(e->t));
     e->best = wf_alloc(e->ctx, (size_t)e->best_bytes + 1);
     if (!e->best)
         return wf_err_nomem(e->ctx, (size_t)e->best_bytes, "the best weights");

@@ -4,7 +4,12 @@
  * All files of a callback share a base name and are numbered. A checkpoint contains the number and
  * the length of each run's file, so a resumed run truncates what was written after the checkpoint,
  * removes later files of its own, and continues in a new file: no step appears twice. A run that
- * starts over tells TensorBoard to ignore what earlier files in the directory contain. */
+ * starts over tells TensorBoard to ignore what earlier files in the directory contain.
+ *
+ * Of workers that train together, two may believe for a moment that they decide, and only one's
+ * control record counts. So the state is authoritative, and the files are a view of it: it has the
+ * events since the previous one, which the other worker may have removed; and whoever takes over
+ * replaces the files by copies, because the other may still write to them. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,10 +24,12 @@
 #include "train/callback/events.h"
 #include "train/callback/tensorboard.h"
 #include "train/step/deal.h"
+#include "train/step/dist.h"
 
 #define FLUSH_NS 10000000000 /* while batches are logged */
 #define BASE_TEXT 192
 #define MAX_TAG 512
+#define MAX_STATE ((int64_t)1 << 20)
 #define MAX_INPUTS 64 /* pictures of an input */
 
 enum { ROOT, TRAIN, VALIDATION, N_RUNS };
@@ -34,7 +41,9 @@ struct board {
     int64_t every, histogram_freq; /* every: batches; 0: once per epoch */
     double seconds;                /* also at least this often; 0: no limit */
     bool graph, weight_images, speed, resumed, opened, described;
-    bool later; /* the fit started at an epoch after the first */
+    bool later;        /* the fit started at an epoch after the first */
+    bool together;     /* with other workers, which may write the same files */
+    bool ended, saved; /* an epoch; and then the state */
     int64_t input_images;
     const char *job_text;
     int64_t batch_size, epochs;
@@ -71,36 +80,26 @@ static bool is_absent(int64_t rc)
     return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP;
 }
 
-static weft_status truncate_to(const struct board *b, const char *path, int64_t bytes)
-{
-    const struct wf_fs *fs = b->ctx->fs;
-    int fd = fs->open(fs->arg, path, O_RDWR | O_NOFOLLOW, 0);
-    int64_t rc = fd, size;
-
-    if (is_absent(fd))
-        return WEFT_OK;
-    if (fd >= 0) {
-        size = rc = fs->size(fs->arg, fd);
-        if (size > bytes)
-            rc = fs->truncate(fs->arg, fd, bytes);
-        fs->close(fs->arg, fd);
-    }
-    return rc < 0 ? wf_file_err(rc, path, "cannot truncate") : WEFT_OK;
-}
-
-/* Removes what the checkpoint does not include: the end of the file, and later files. */
-static weft_status settle(struct board *b, int run, int64_t number, int64_t bytes)
+/* Removes what the state does not include, the end of the file and later files, and adds what the
+ * file lacks. */
+static weft_status settle(struct board *b, int run, int64_t number, const struct wf_events_end *end)
 {
     const struct wf_fs *fs = b->ctx->fs;
     char path[WF_CKPT_PATH];
+    bool lost = false;
     weft_status st = path_of(b, run, number, path);
     int rc = 0;
 
     b->number[run] = number;
-    if (!st && bytes > 0) {
-        st = truncate_to(b, path, bytes);
+    if (!st && end->bytes > 0) {
+        st = wf_events_settle(b->ctx, path, end, b->together, &lost);
         b->number[run]++;
     }
+    if (lost)
+        wf_log(b->ctx, WEFT_LOG_WARN,
+               "TensorBoard: %s is shorter than when the run was saved (%lld bytes): some of its "
+               "values are missing",
+               path, (long long)end->bytes);
     for (int64_t i = b->number[run]; !st && !rc; i++) {
         st = path_of(b, run, i, path);
         rc = st ? 0 : fs->unlink(fs->arg, path);
@@ -387,11 +386,54 @@ static weft_status put_inputs(struct board *b, weft_trainer *t)
 
 /* ---- events of training ---------------------------------------------------------------------- */
 
+/* The tails of all files begin with the first event after an epoch whose state was saved. */
+static void mark(struct board *b)
+{
+    for (int i = 0; i < N_RUNS && b->saved; i++)
+        if (b->run[i].file)
+            wf_events_mark(&b->run[i]);
+    if (b->saved)
+        b->ended = b->saved = false;
+}
+
+static struct wf_events_end end_of(const struct wf_events *e)
+{
+    return e->file ? (struct wf_events_end){e->bytes, e->tail_from, e->tail.data, e->tail.len}
+                   : (struct wf_events_end){.from = -1};
+}
+
+/* A worker that was not entitled to it may have replaced the files that this one has open. */
+static weft_status check_files(struct board *b)
+{
+    const struct wf_fs *fs = b->ctx->fs;
+    weft_status st = b->together ? flush(b) : WEFT_OK;
+
+    for (int i = 0; i < N_RUNS && !st && b->together; i++) {
+        struct wf_events_end end = end_of(&b->run[i]);
+        struct wf_file_info info;
+        char path[WF_CKPT_PATH];
+        struct wf_buf tail = b->run[i].tail;
+
+        if (!b->run[i].file)
+            continue;
+        st = path_of(b, i, b->number[i], path);
+        if (st || (fs->stat(fs->arg, path, &info) == 0 && info.size == end.bytes))
+            continue;
+        b->run[i].tail = (struct wf_buf){0}; /* it is needed */
+        st = wf_events_close(&b->run[i]);
+        b->resumed = true;
+        if (!st)
+            st = settle(b, i, b->number[i], &end);
+        wf_buf_free(&tail);
+    }
+    return st;
+}
+
 static weft_status board_begin(void *arg, weft_trainer *t)
 {
     struct board *b = arg;
 
-    (void)t;
+    b->together = wf_dist_together(t);
     if (!*b->base)
         set_base(b);
     for (int i = 0; i < N_RUNS; i++) { /* still open after a failed fit */
@@ -399,7 +441,7 @@ static weft_status board_begin(void *arg, weft_trainer *t)
             b->number[i]++;
         (void)wf_events_close(&b->run[i]);
     }
-    b->resumed = b->described = b->opened = b->later = false;
+    b->resumed = b->described = b->opened = b->later = b->ended = b->saved = false;
     b->epoch = 0;
     return WEFT_OK;
 }
@@ -420,6 +462,8 @@ static weft_status board_batch(void *arg, weft_trainer *t, int64_t batch, const 
     int64_t step = weft_trainer_step(t), now;
     bool due;
     weft_status st = open_board(b, t);
+
+    mark(b);
 
     if (!st && batch == 0 && b->input_images)
         st = put_inputs(b, t);
@@ -443,8 +487,11 @@ static weft_status board_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
 {
     struct board *b = arg;
     const weft_times *times = &t->times;
-    weft_status st = open_board(b, t);
+    weft_status st = check_files(b);
 
+    if (!st)
+        st = open_board(b, t);
+    mark(b);
     for (int i = 0; i < logs->n && !st; i++) {
         bool val = strncmp(logs->name[i], "val_", 4) == 0;
         const char *name = logs->name[i] + (val ? 4 : 0);
@@ -464,6 +511,7 @@ static weft_status board_epoch(void *arg, weft_trainer *t, int64_t epoch, const 
     if (!st)
         st = put_experiment(b, t, logs);
     b->epoch = epoch + 1;
+    b->ended = true;
     return st ? st : flush(b);
 }
 
@@ -499,11 +547,19 @@ static weft_status board_save(void *arg, char **state, int64_t *n)
 
     if (st)
         return st;
-    wf_buf_init(&text, b->ctx, 4096);
+    wf_buf_init(&text, b->ctx, MAX_STATE);
     wf_buf_printf(&text, "%s %" PRId64, b->base, b->epoch);
     for (int i = 0; i < N_RUNS; i++)
         wf_buf_printf(&text, " %" PRId64 " %" PRId64, b->number[i],
                       b->run[i].file ? b->run[i].bytes : 0);
+    wf_buf_printf(&text, "\n");
+    for (int i = 0; i < N_RUNS; i++) {
+        struct wf_events_end end = end_of(&b->run[i]);
+
+        wf_put_i64(&text, end.from);
+        wf_put_bytes(&text, end.tail, end.n_tail);
+    }
+    b->saved = b->ended;
     if (text.st) {
         wf_buf_free(&text);
         return wf_err_nomem(b->ctx, 0, "the state of TensorBoard");
@@ -513,12 +569,31 @@ static weft_status board_save(void *arg, char **state, int64_t *n)
     return WEFT_OK;
 }
 
+/* What follows the line of text, which was all of the state once. */
+static weft_status read_ends(const char *state, int64_t n, struct wf_events_end end[N_RUNS])
+{
+    const char *line = memchr(state, '\n', (size_t)n);
+    struct wf_reader in = {line ? line + 1 : NULL, state + n, WEFT_OK};
+
+    for (int i = 0; i < N_RUNS; i++)
+        end[i] = (struct wf_events_end){.from = -1};
+    for (int i = 0; i < N_RUNS && line; i++) {
+        end[i].from = wf_get_range(&in, -1, INT64_MAX / 2, "a position");
+        end[i].tail = wf_get_bytes(&in, &end[i].n_tail);
+    }
+    return in.st;
+}
+
 static weft_status board_restore(void *arg, const char *state, int64_t n)
 {
     struct board *b = arg;
     char text[512], base[BASE_TEXT];
     int64_t number[N_RUNS], bytes[N_RUNS], epoch;
-    weft_status st = WEFT_OK;
+    struct wf_events_end end[N_RUNS];
+    weft_status st = read_ends(state, n, end);
+
+    if (st)
+        return wf_err_wrap(st, "the saved state of TensorBoard");
 
     snprintf(text, sizeof text, "%.*s", (int)wf_min_i64(n, sizeof text - 1), state);
     if (sscanf(text,
@@ -533,9 +608,10 @@ static weft_status board_restore(void *arg, const char *state, int64_t n)
     b->resumed = false; /* if nothing had been written, the run is described again */
     for (int i = 0; i < N_RUNS && !st; i++) {
         b->resumed |= number[i] > 0 || bytes[i] > 0;
-        st = number[i] < 0 || bytes[i] < 0
+        end[i].bytes = bytes[i];
+        st = number[i] < 0 || bytes[i] < 0 || end[i].from > bytes[i]
                  ? wf_err(WEFT_EPARSE, "the saved state of TensorBoard is invalid")
-                 : settle(b, i, number[i], bytes[i]);
+                 : settle(b, i, number[i], &end[i]);
     }
     return st;
 }

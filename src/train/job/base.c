@@ -279,16 +279,13 @@ static weft_status load_named(weft_job_run *run)
     return WEFT_OK;
 }
 
-weft_status wf_job_load_base(weft_job_run *run)
+static weft_status load(weft_job_run *run)
 {
     const struct wf_job_base *b = &run->job->base;
     struct wf_saved from = {0};
     int n = 0;
     weft_status st = WEFT_OK;
 
-    run->trainer->base = run->base_json;
-    if (run->resumes)
-        return WEFT_OK;
     if (b->file) {
         st = wf_saved_open(run->ctx, b->file, &from);
         if (!st)
@@ -301,4 +298,32 @@ weft_status wf_job_load_base(weft_job_run *run)
                weft_trainer_n_weights(run->trainer), b->file);
     }
     return b->weights ? load_named(run) : WEFT_OK;
+}
+
+weft_status wf_job_load_base(weft_job_run *run)
+{
+    const struct wf_job_base *b = &run->job->base;
+
+    run->trainer->base = run->base_json;
+    if (run->resumes || (!b->file && !b->weights))
+        return WEFT_OK;
+    run->loads_late = run->dist != NULL;
+    return run->loads_late ? WEFT_OK : load(run);
+}
+
+/* Once: a worker that takes over begins to train, too. */
+static weft_status load_late(void *arg, weft_trainer *t)
+{
+    weft_job_run *run = arg;
+    bool late = run->loads_late;
+
+    (void)t;
+    run->loads_late = false;
+    return late ? load(run) : WEFT_OK;
+}
+
+weft_callback wf_job_late_base(weft_job_run *run)
+{
+    return (weft_callback){
+        .size = sizeof(weft_callback), .name = "model", .arg = run, .train_begin = load_late};
 }

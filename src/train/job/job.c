@@ -467,96 +467,6 @@ const char *wf_job_path(const weft_job *job, const char *path)
     return full ? full : path;
 }
 
-/* ---- items with arguments -------------------------------------------------------------------- */
-
-/* Whether it can be passed unquoted in a list of attributes. */
-static bool is_plain(const char *text)
-{
-    for (const char *p = text; *p; p++)
-        if ((unsigned char)*p <= ' ' || strchr("\"[]\\", *p) || *p == 127)
-            return false;
-    return *text;
-}
-
-static void put_value(struct wf_buf *b, const struct wf_yaml_node *n)
-{
-    if (n->kind == WF_YAML_LIST) {
-        wf_buf_printf(b, "[");
-        for (int64_t i = 0; i < n->n; i++) {
-            wf_buf_printf(b, "%s", i ? "," : "");
-            put_value(b, n->item[i]);
-        }
-        wf_buf_printf(b, "]");
-    } else if (n->quoted || !is_plain(n->text)) {
-        wf_attr_quote(b, n->text);
-    } else {
-        wf_buf_printf(b, "%s", n->text);
-    }
-}
-
-/* Whether a text of words separated by blanks has this one. */
-static bool has_word(const char *words, const char *word)
-{
-    size_t n = strlen(word);
-
-    for (const char *p = words; p && *p; p += strspn(p, " ")) {
-        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0)
-            return true;
-        p += strcspn(p, " ");
-    }
-    return false;
-}
-
-weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, const char *skip,
-                         const char **out)
-{
-    struct wf_arena *a = (struct wf_arena *)&job->yaml.arena;
-    struct wf_buf b;
-    weft_status st = WEFT_OK;
-
-    *out = NULL;
-    if (!map)
-        return WEFT_OK;
-    if (map->kind != WF_YAML_MAP)
-        return wf_yaml_err(&job->yaml, map, WEFT_EINVAL,
-                           "arguments must be a map: {name: value, …}");
-    wf_buf_init(&b, job->ctx, 1 << 20);
-    for (int64_t i = 0; i < map->n && !st; i++) {
-        if (has_word(skip, map->key[i]->text))
-            continue;
-        if (map->item[i]->kind == WF_YAML_MAP)
-            st = wf_yaml_err(&job->yaml, map->item[i], WEFT_EINVAL, "'%s' takes a value, not a map",
-                             map->key[i]->text);
-        wf_buf_printf(&b, "%s%s=", b.len ? " " : "", map->key[i]->text);
-        put_value(&b, map->item[i]);
-    }
-    if (!st && (b.st || !(*out = wf_arena_strdup(a, b.data ? b.data : ""))))
-        st = wf_err_nomem(job->ctx, 0, "the job");
-    wf_buf_free(&b);
-    return st;
-}
-
-weft_status wf_job_item(const weft_job *job, const struct wf_yaml_node *item, const char **name,
-                        struct wf_yaml_node **args)
-{
-    *args = NULL;
-    if (item->kind == WF_YAML_SCALAR && *item->text) {
-        *name = item->text;
-        return WEFT_OK;
-    }
-    if (item->kind != WF_YAML_MAP || item->n != 1)
-        return wf_yaml_err(
-            &job->yaml, item, WEFT_EINVAL,
-            "an item must be a name, or a name with arguments: \"- Dense: {units: 10}\"");
-    *name = item->key[0]->text;
-    if (item->item[0]->kind == WF_YAML_MAP)
-        *args = item->item[0];
-    else if (item->item[0]->kind != WF_YAML_SCALAR || *item->item[0]->text)
-        return wf_yaml_err(&job->yaml, item->item[0], WEFT_EINVAL,
-                           "the arguments of '%s' must be a map: {name: value, …}", *name);
-    return WEFT_OK;
-}
-
 /* ---- loading --------------------------------------------------------------------------------- */
 
 static weft_status check_job(weft_job *job)
@@ -632,7 +542,7 @@ static void put_node(struct wf_buf *b, const char *path, const struct wf_yaml_no
         put_line(b, path, n->text);
     } else if (n->kind == WF_YAML_LIST && of_scalars(n)) {
         wf_buf_printf(b, "%s=", path);
-        put_value(b, n);
+        wf_job_put_value(b, n);
         wf_buf_add(b, "\n", 1);
     }
     if (n->kind == WF_YAML_SCALAR || (n->kind == WF_YAML_LIST && of_scalars(n)))
@@ -801,6 +711,24 @@ static weft_status read_classic(weft_job *job)
     return WEFT_OK;
 }
 
+static weft_status check_consistency(const weft_job *job)
+{
+    const struct wf_yaml_node *cluster = wf_yaml_get(job->yaml.root, "cluster");
+    const struct wf_yaml_node *node = cluster ? wf_yaml_get(cluster, "consistency") : NULL;
+    bool leased;
+    int stale;
+    weft_status st = wf_consistency_read(job->cluster_consistency, &leased, &stale);
+
+    if (!st && leased && strcmp(job->strategy, "ps") != 0)
+        st = wf_err(WEFT_EINVAL, "consistency %s needs strategy: ps, not %s",
+                    job->cluster_consistency, job->strategy);
+    if (!st && leased && job->accumulate > 1)
+        st = wf_err(WEFT_EINVAL,
+                    "consistency %s applies each shard by itself: train.accumulate cannot be %lld",
+                    job->cluster_consistency, (long long)job->accumulate);
+    return st && node ? wf_yaml_wrap(&job->yaml, node, st) : st;
+}
+
 weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, int64_t n, int n_sets,
                            const char *const *sets, weft_job **out)
 {
@@ -832,6 +760,8 @@ weft_status weft_job_parse(weft_ctx *ctx, const char *name, const char *text, in
         st = check_job(job);
     if (!st)
         st = read_classic(job);
+    if (!st)
+        st = check_consistency(job);
     if (st) {
         weft_job_free(job);
         return st;

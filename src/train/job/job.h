@@ -44,19 +44,20 @@ struct weft_job {
     struct wf_job_base base;
     const char *save;
     const char *optimizer, *schedule, *loss, *metrics, *weighted_metrics, *precision, *strategy;
+    const char *update, *merge;
     double *class_weights;
     const char *class_weights_output;
     int64_t n_class_weights;
-    int64_t epochs, steps_per_epoch, validation_freq, shards, accumulate;
+    int64_t epochs, steps_per_epoch, validation_freq, shards, accumulate, every;
     double loss_scale;
     int64_t loss_scale_steps;
     bool trap_numerics, sparse;
     int64_t cluster_evaluators, cluster_servers, cluster_workers, cluster_replicas, cluster_standby,
         cluster_restarts;
-    double cluster_timeout, cluster_balance, cluster_stall;
+    double cluster_timeout, cluster_balance, cluster_stall, cluster_row_cache;
     const char *cluster_placement;
     int64_t cluster_backup, aggregate, total_replicas;
-    const char *cluster_transport;
+    const char *cluster_transport, *cluster_consistency;
     const char *cluster_store, *store_ca, *store_cert, *store_key;
     const char *checkpoint_dir, *monitor;
     int64_t checkpoint_steps, keep_last, keep_best;
@@ -83,6 +84,7 @@ struct weft_job_run {
     bool resumes;      /* from a checkpoint of its own */
     weft_dist *dist;   /* of strategy ps; otherwise NULL */
     int n_callbacks;
+    bool loads_late; /* weights of model.file and model.weights: when training begins */
     weft_callback callback[WF_JOB_MAX_CALLBACKS + 4]; /* the job's, then those of log.dir */
     const weft_callback *times;                       /* the one that collects for the report */
     /* The data: data.c, learned.c */
@@ -96,6 +98,8 @@ struct weft_job_run {
     bool opened[3];
 };
 
+/* Items of lists and their arguments (items.c). A value as attribute text: "relu", "[2,2]". */
+void wf_job_put_value(struct wf_buf *b, const struct wf_yaml_node *n);
 /* The arguments of a YAML map as attribute text: "units=128 activation=relu strides=[2,2]", in the
  * job's arena. skip: keys to omit, separated by blanks, or NULL. */
 weft_status wf_job_attrs(const weft_job *job, const struct wf_yaml_node *map, const char *skip,
@@ -137,5 +141,7 @@ weft_status wf_job_open_base(weft_job_run *run);
 weft_status wf_job_freeze(weft_job_run *run);
 weft_status wf_job_check_trained(const weft_job_run *run);
 weft_status wf_job_load_base(weft_job_run *run);
+/* A strategy that holds tables takes them when training begins: by this callback. */
+weft_callback wf_job_late_base(weft_job_run *run);
 
 #endif

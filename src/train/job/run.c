@@ -130,10 +130,12 @@ static weft_status open_dist(weft_job_run *run, const weft_ps_opts *ps)
 
     if (st)
         return st;
+    here.row_cache_bytes = (int64_t)(job->cluster_row_cache * (1 << 20));
     here.placement = strcmp(job->cluster_placement, "greedy") == 0        ? WEFT_PLACE_GREEDY
                      : strcmp(job->cluster_placement, "round_robin") == 0 ? WEFT_PLACE_ROUND_ROBIN
                                                                           : WEFT_PLACE_EVEN;
     here.backup = (int)job->cluster_backup;
+    here.consistency = job->cluster_consistency;
 
     if (!ps && (run->trained || strcmp(job->strategy, "ps") != 0))
         return WEFT_OK;
@@ -167,7 +169,8 @@ static weft_status open_run(const weft_job *job, weft_ctx *ctx, bool trained,
                 .n_class_weights = (int)job->n_class_weights, .class_weights = job->class_weights,
                 .class_weights_output = given(job->class_weights_output),
                 .shards = (int)job->shards, .accumulate = (int)job->accumulate,
-                .precision = job->precision,
+                .precision = job->precision, .update = job->update, .every = (int)job->every,
+                .merge = strcmp(job->update, "worker") == 0 ? job->merge : NULL,
                 .strategy = strcmp(job->strategy, "ps") == 0 || run->dist ? NULL : job->strategy,
                 .trap_numerics = job->trap_numerics,
                 .loss_scale = job->loss_scale > 0 ? job->loss_scale : WEFT_ZERO,
@@ -364,6 +367,8 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
         st = wf_job_begin_log(run);
     if (st)
         return st;
+    if (run->loads_late)
+        all[n++] = wf_job_late_base(run);
     for (int i = 0; i < run->n_callbacks; i++)
         all[n++] = run->callback[i];
     for (int i = 0; i < o.n_callbacks && !st; i++)

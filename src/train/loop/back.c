@@ -43,7 +43,7 @@ static weft_status forget(struct fit *f)
     wf_free(f->t->ctx, f->record);
     f->record = NULL;
     f->values = NULL;
-    f->decides = f->took = f->left = f->cut = f->warned = false;
+    f->decides = f->took = f->left = f->cut = f->postponed = f->warned = false;
     f->end = WF_LIFE_TRAINING;
     f->gated = f->called = f->told = f->val_at = -1;
     f->tried = f->refused = 0;
@@ -60,7 +60,8 @@ static weft_status restore(struct fit *f, int64_t step)
     if (f->origin && wf_dist_back_origin(f->t, step)) {
         wf_log(f->t->ctx, WEFT_LOG_WARN,
                "servers died with the only copy of parameters, before the first checkpoint: "
-               "training begins again, with step %lld",
+               "training begins again, with step %lld, and so do callbacks, CSV files and "
+               "TensorBoard",
                (long long)step);
         return wf_resume_back_to(&f->resume, &f->at, f->origin, f->n_origin, wf_fit_add_epoch, f);
     }
@@ -72,7 +73,7 @@ static weft_status restore(struct fit *f, int64_t step)
                            (long long)step);
     wf_log(f->t->ctx, WEFT_LOG_WARN,
            "servers died with the only copy of parameters: training goes back to the checkpoint of "
-           "step %lld, epoch %lld, batch %lld",
+           "step %lld, epoch %lld, batch %lld, and so do callbacks, CSV files and TensorBoard",
            (long long)step, (long long)f->at.epoch + 1, (long long)f->at.batch);
     return WEFT_OK;
 }

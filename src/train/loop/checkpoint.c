@@ -53,10 +53,37 @@ static weft_status add_slots(struct wf_resume *r, int64_t *cap)
     return st;
 }
 
+/* What is known of the rows of tables that forget some. */
+static weft_status add_seen(struct wf_resume *r, int64_t *cap)
+{
+    const struct wf_store *s = r->t->bound->fit->store;
+    weft_status st = WEFT_OK;
+
+    for (int64_t i = 0; i < s->n_seg && !st; i++) {
+        const struct wf_segment *seg = &s->seg[i];
+        int64_t dim[2] = {seg->type.dim[0], 2};
+        weft_tensor t;
+        char *name;
+
+        if (!seg->seen)
+            continue;
+        t = weft_view(WEFT_I64, seg->seen, 2, dim);
+        name = wf_arena_alloc(&r->arena, strlen(seg->name) + 16);
+        if (!name)
+            return wf_err_nomem(r->t->ctx, 0, "checkpoint");
+        snprintf(name, strlen(seg->name) + 16, "%s:seen", seg->name);
+        st = wf_resume_add(r, cap, name, "slot", &t);
+    }
+    return st;
+}
+
 weft_status wf_resume_list(struct wf_resume *r)
 {
     int64_t cap = 0;
     weft_status st = wf_fn_slots(r->t->bound->fit);
+
+    if (!st)
+        st = wf_evict_open(r->t);
 
     for (int i = 0; i < wf_model_n_weights(r->t->model) && !st; i++) {
         const struct wf_weight *w = wf_model_weight(r->t->model, i);
@@ -74,6 +101,8 @@ weft_status wf_resume_list(struct wf_resume *r)
     }
     if (!st)
         st = add_slots(r, &cap);
+    if (!st)
+        st = add_seen(r, &cap);
     if (!st && r->t->bound->scaled) {
         weft_tensor scale = weft_view(WEFT_F64, r->t->scale.state, 1, (int64_t[]){WF_SCALE_STATE});
 
@@ -162,13 +191,22 @@ static weft_ckpt_blob text_blob(const char *name, const char *text)
 }
 
 /* All of it is here, or servers write their part. What a callback has just set is here alone:
- * servers get it after the control record. */
+ * servers get it after the control record, and what they hold can be saved after that. */
 static weft_status save_tensors(struct wf_resume *r, const weft_ckpt_data *data)
 {
     weft_status st;
 
     if (wf_dist_together(r->t) && !wf_dist_changed(r->t))
         return wf_served_save(r, data);
+    if (wf_dist_together(r->t) && wf_stored_any(r) && !wf_dist_leased(r->t))
+        return wf_later_keep(r, data);
+    if (wf_dist_together(r->t) && wf_stored_any(r)) {
+        wf_log(r->t->ctx, WEFT_LOG_WARN,
+               "step %lld: a callback has just set parameters, and servers hold tables: this "
+               "checkpoint is not written",
+               (long long)weft_trainer_step(r->t));
+        return WEFT_OK;
+    }
     st = wf_dist_bring(r->t);
     if (!st)
         st = wf_whole_bring(r);
@@ -839,6 +877,10 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
         st = weft_model_json(t->model, &r->model);
     if (st)
         return st;
+    if (!late) /* before callbacks cut their files: another process may be training here */
+        st = open_writer(r);
+    if (st)
+        return wf_err_wrap(st, "checkpoint");
     st = weft_ckpt_open_latest(t->ctx, o->checkpoint, &c);
     if (!st && o->no_resume)
         st = wf_err(WEFT_EEXIST, "%s holds checkpoints of an earlier run", o->checkpoint);
@@ -854,8 +896,6 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
         st = WEFT_OK; /* the first start */
     }
     weft_ckpt_close(c);
-    if (!st && !late)
-        st = open_writer(r);
     r->last_step = weft_trainer_step(t);
     r->last_skipped = weft_trainer_skipped(t);
     r->last_ns = wf_now(t->ctx);
@@ -877,6 +917,7 @@ weft_status wf_resume_shut(struct wf_resume *r)
     weft_ckpt_writer *w = r->writer;
     weft_status st = w ? weft_ckpt_writer_flush(w) : WEFT_OK, closed;
 
+    wf_resume_drop_later(r);
     r->writer = NULL;
     closed = weft_ckpt_writer_close(w);
     return st ? st : closed;
@@ -915,6 +956,7 @@ weft_status wf_resume_end(struct wf_resume *r, weft_ckpt_stats *stats)
         weft_ckpt_writer_stats(r->writer, stats);
     closed = weft_ckpt_writer_close(r->writer);
     st = st ? st : closed;
+    wf_resume_drop_later(r);
     weft_text_free(r->t->ctx, r->model);
     weft_text_free(r->t->ctx, r->print_text);
     wf_free(r->t->ctx, r->kept);

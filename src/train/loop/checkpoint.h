@@ -28,7 +28,8 @@ struct wf_resume {
     weft_ckpt_tensor *tensor;
     struct wf_whole_table *tables; /* that the strategy holds */
     int64_t table_bytes;
-    char *model; /* its JSON */
+    struct wf_later *later; /* a checkpoint that waits for the servers; NULL: none */
+    char *model;            /* its JSON */
     struct wf_fprint print;
     char *print_text;
     struct wf_arena arena;
@@ -55,7 +56,9 @@ weft_status wf_whole_add(struct wf_resume *r, int64_t *cap, const struct wf_segm
 weft_status wf_whole_bring(const struct wf_resume *r);
 weft_status wf_whole_give(const struct wf_resume *r);
 void wf_whole_free(struct wf_resume *r);
-/* table_rows.c: tables that parameter servers hold. Whether a checkpoint has them; their rows, to
+/* table_rows.c: tables that parameter servers hold; whether there are any. */
+bool wf_stored_any(const struct wf_resume *r);
+/* Whether a checkpoint has them; their rows, to
  * the servers. And one of the model's tensors, in memory, also where it is a table that has rows
  * only. */
 weft_status wf_stored_check(const struct wf_resume *r, weft_ckpt *c);
@@ -68,6 +71,12 @@ weft_status wf_stored_weight(weft_trainer *t, weft_ckpt *c, const char *name,
 /* served_save.c: servers write what they hold. data: all but the tensors, which are those of r. A
  * version that cannot be saved is reported in the log. */
 weft_status wf_served_save(struct wf_resume *r, const weft_ckpt_data *data);
+/* later.c: of a job whose tables servers hold, a checkpoint of what callbacks have just set. All of
+ * it but the tensors is copied now, in place of the one that was kept before; it is saved when the
+ * servers have the rest, or dropped. */
+weft_status wf_later_keep(struct wf_resume *r, const weft_ckpt_data *data);
+weft_status wf_resume_save_later(struct wf_resume *r);
+void wf_resume_drop_later(struct wf_resume *r);
 /* Opens the directory and, if it has a checkpoint, restores from it: state->epoch and batch are
  * set, the rest is put in place. Without a directory: nothing. */
 weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,

@@ -29,6 +29,9 @@ static void describe_training(const weft_trainer *t, struct wf_fprint *f)
         wf_fp_add(f, WF_FP_TRAINING, told[3].key, NULL, "%d", t->accumulate);
         wf_fp_add(f, WF_FP_TRAINING, told[4].key, NULL, "%s",
                   t->tf32 ? "tf32" : weft_dtype_name(t->precision));
+        if (t->rounds)
+            wf_fp_add(f, WF_FP_TRAINING, "how updates of workers are merged", NULL, "%d",
+                      (int)t->merging);
         wf_fp_add(f, WF_FP_TRAINING, "the seed", NULL, "%llu", (unsigned long long)t->ctx->seed);
     }
     wf_buf_free(&loss);

@@ -113,7 +113,7 @@ static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t
 }
 
 /* For who watches, whichever worker decides. */
-static void show(struct fit *f)
+void wf_fit_show(struct fit *f)
 {
     int64_t now = wf_now(f->t->ctx);
     weft_logs logs;
@@ -126,7 +126,7 @@ static void show(struct fit *f)
 }
 
 /* After the last batch of an epoch, validation comes first. */
-static weft_status checkpoint_due(struct fit *f, bool decides)
+weft_status wf_fit_checkpoint(struct fit *f, bool decides)
 {
     if (!decides || f->t->pending || f->at.batch == f->progress.batches ||
         !wf_resume_due(&f->resume, false))
@@ -155,7 +155,7 @@ static weft_status after_step(struct fit *f, bool seen)
     weft_status st = f->together ? wf_fit_decides(f, &decides) : WEFT_OK, done;
 
     f->done++;
-    show(f);
+    wf_fit_show(f);
     seen &= decides;
     if (seen && f->together)
         f->called = wf_dist_trained(f->t);
@@ -171,12 +171,12 @@ static weft_status after_step(struct fit *f, bool seen)
     done = wf_deal_done(&f->deal);
     st = st ? st : done;
     if (!st)
-        st = checkpoint_due(f, decides);
+        st = wf_fit_checkpoint(f, decides);
     if (st || !f->steps)
         return st;
     logs = wf_train_logs(f->t);
     st = wf_fit_between(f, &logs, decides);
-    return !st && wf_asked(f->t, WF_ASK_SAVE) ? checkpoint_due(f, decides) : st;
+    return !st && wf_asked(f->t, WF_ASK_SAVE) ? wf_fit_checkpoint(f, decides) : st;
 }
 
 static weft_status train_batches(struct fit *f)
@@ -297,10 +297,17 @@ static weft_status epoch_logs(struct fit *f, weft_logs *out)
 weft_status wf_fit_leave(struct fit *f)
 {
     const weft_trainer *t = f->t;
+    weft_status st;
 
     f->end = wf_asked(t, WF_ASK_END) ? WF_LIFE_ENDED : WF_LIFE_PAUSED;
     sum_times(f);
-    if (!f->resume.writer || f->end != WF_LIFE_PAUSED || !f->done)
+    if (f->together && f->decides && f->end == WF_LIFE_PAUSED) { /* the last chance to save */
+        st = wf_resume_open(&f->resume);
+        if (st)
+            return wf_err_wrap(st, "stopped after step %lld, and nothing was saved",
+                               (long long)weft_trainer_step(t));
+    }
+    if (!f->resume.writer || f->end != WF_LIFE_PAUSED || !f->done || f->postponed)
         return WEFT_OK;
     if (f->at.batch == 0)
         return checkpoint_between(f, f->at.epoch, 0);
@@ -490,6 +497,7 @@ weft_status wf_fit_close(struct fit *f, int64_t epochs)
     if ((f->end == WF_LIFE_COMPLETE || f->end == WF_LIFE_ENDED) && f->history->n_epochs &&
         !isfinite(f->value[0]))
         f->end = WF_LIFE_DIVERGED;
+    t->pauses = f->end == WF_LIFE_PAUSED;
     if (!st)
         st = wf_fit_call(f, WF_TRAIN_END, 0, &last);
     /* after train_end, which may have changed the weights */
@@ -545,7 +553,7 @@ static weft_status run(struct fit *f)
     if (!f->together && !st && f->at.epoch < epochs && f->end == WF_LIFE_TRAINING)
         st = wf_fit_between(f, NULL, true);
     if (f->together && !st)
-        st = wf_fit_together(f, epochs);
+        st = wf_dist_leased(f->t) ? wf_fit_leased(f, epochs) : wf_fit_together(f, epochs);
     for (bool resumed = f->at.batch > 0;
          f->at.epoch < epochs && !st && f->end == WF_LIFE_TRAINING && !f->together;
          f->at.epoch++, resumed = false) {
@@ -613,6 +621,8 @@ weft_status wf_fit_stepped(weft_trainer *t, weft_data *d, weft_ds s, const weft_
     t->times = t->all_times = (weft_times){0};
     t->nonfinite[0] = 0;
     t->n_changed = 0;
+    t->keeper = NULL;
+    t->round_end = steps ? steps->last : 0;
     if (!st)
         st = open_data(&f, s);
     if (!st)

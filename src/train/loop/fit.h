@@ -43,10 +43,12 @@ struct fit {
     enum wf_life end; /* how the run ended; WF_LIFE_TRAINING: it is still running */
     /* Workers that train together (together.c). */
     bool together;
-    bool decides;    /* it has the callbacks' states: it decided last, or took over */
-    bool each_step;  /* a callback may change training after each batch: every step is a boundary */
-    bool left;       /* it follows no more: another worker has ended the fit, or it leaves */
-    bool cut;        /* the deciding worker ends the epoch before its end */
+    bool decides;   /* it has the callbacks' states: it decided last, or took over */
+    bool each_step; /* a callback may change training after each batch: every step is a boundary */
+    bool left;      /* it follows no more: another worker has ended the fit, or it leaves */
+    bool cut;       /* the deciding worker ends the epoch before its end */
+    bool sudden; /* at a boundary that the others do not expect: they may be computing the step */
+    bool postponed;  /* for the second time: its checkpoint is written */
     int64_t tried;   /* when the directory of checkpoints was opened last, ns; 0: never */
     int64_t refused; /* when it could not be for the first time */
     bool warned;     /* that it could not be */
@@ -60,6 +62,15 @@ struct fit {
     int64_t n_record;
     const char *values; /* in it: parameters that replace those of its step; NULL: none */
     int64_t n_values;
+    int64_t values_at; /* the step of that record */
+    /* With leases (leased.c): a step, its batch of the epoch, and where the data is then; steps
+     * below `low` are done; halts: a boundary was requested; shown: the trainer's step, for who
+     * takes the steps. */
+    struct {
+        int64_t step, batch, deal, low, shown;
+        bool halts;
+    } base;
+    int64_t epoch_steps;
 };
 
 /* ---- fit.c ----------------------------------------------------------------------------------- */
@@ -73,6 +84,9 @@ weft_status wf_fit_between(struct fit *f, const weft_logs *logs, bool decides);
 enum wf_when { WF_TRAIN_BEGIN, WF_TRAIN_END, WF_EPOCH_BEGIN, WF_EPOCH_END, WF_BATCH_END };
 weft_status wf_fit_call(struct fit *f, enum wf_when when, int64_t number, const weft_logs *logs);
 weft_status wf_fit_add_epoch(void *arg, const double *row);
+/* A checkpoint, if one is due or requested; for who watches: where training is. */
+weft_status wf_fit_checkpoint(struct fit *f, bool decides);
+void wf_fit_show(struct fit *f);
 /* The batches from the current one to the end of the epoch; a stopped run leaves the rest. */
 weft_status wf_fit_batches(struct fit *f);
 /* The end of an epoch: validation, history, callbacks. */
@@ -92,6 +106,20 @@ weft_status wf_validate(struct fit *f);
 weft_status wf_validate_dealt(struct fit *f, bool *again);
 /* Whether they have done so, after the last update. */
 bool wf_validation_done(const struct fit *f);
+
+/* Another worker has decided. *at: the step that the record is for. */
+weft_status wf_fit_follow(struct fit *f, int64_t *at);
+/* This worker decides: what a run does between two epochs, or where it is stopped (ended); or
+ * after a batch. */
+weft_status wf_fit_decide_boundary(struct fit *f, int64_t epochs, bool ended);
+weft_status wf_fit_decide_batch(struct fit *f);
+/* Whether a callback of the user's is called after each batch. */
+bool wf_fit_has_user_batches(const struct fit *f);
+
+/* ---- leased.c -------------------------------------------------------------------------------- */
+
+/* The epochs of a worker whose shards are leased one by one. */
+weft_status wf_fit_leased(struct fit *f, int64_t epochs);
 
 /* ---- back.c ---------------------------------------------------------------------------------- */
 

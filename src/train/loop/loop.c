@@ -8,6 +8,11 @@ static weft_status check_life(const weft_trainer *t, enum wf_life_call call, con
 {
     weft_status st = wf_life_allows(t, call);
 
+    if (!st && t->rounds)
+        return wf_err(WEFT_ESTATE,
+                      "%s: the trainer was compiled with update=worker, whose steps are made "
+                      "whole, by fit",
+                      who);
     return st || t->pending == 0
                ? st
                : wf_err(WEFT_ESTATE, "%s: %d of %d batches of a step (accumulate) are waiting", who,

@@ -99,6 +99,12 @@ bool wf_progress_due(struct wf_progress *p)
     return true;
 }
 
+void wf_progress_count(struct wf_progress *p, int64_t done)
+{
+    p->second = p->start;
+    p->done = done + 1; /* all of them took the time since the start */
+}
+
 static void add_seconds(struct line *l, double s)
 {
     long n = (long)(s + 0.5);

@@ -24,6 +24,8 @@ void wf_progress_clock(struct wf_progress *p);
 void wf_progress_epoch(struct wf_progress *p, int64_t epoch);
 /* Whether it is time to repaint. Cheap. */
 bool wf_progress_due(struct wf_progress *p);
+/* So many steps are done since the epoch began here, by all workers. */
+void wf_progress_count(struct wf_progress *p, int64_t done);
 void wf_progress_step(struct wf_progress *p, int64_t done, const weft_logs *logs);
 void wf_progress_epoch_end(struct wf_progress *p, int64_t done, const weft_logs *logs);
 

@@ -14,21 +14,22 @@
 #include "train/loop/fit.h"
 #include "train/step/dist.h"
 
-enum { RECORD_VERSION = 2 };
+enum { RECORD_VERSION = 3 };
 #define MAX_RECORD ((int64_t)1 << 30)
 #define TRY_NS 1000000000
 #define PATIENCE_NS 5000000000
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static weft_status put_record(const struct fit *f, struct wf_buf *b)
+/* steps: there is a step after it in any case. */
+static weft_status put_record(const struct fit *f, bool steps, struct wf_buf *b)
 {
     struct wf_buf values;
     weft_status st = WEFT_OK;
 
     wf_buf_init(&values, f->t->ctx, MAX_RECORD);
-    if (wf_dist_changed(f->t)) /* by a callback */
-        st = wf_dist_put_values(f->t, &values);
+    if (steps || wf_dist_changed(f->t)) /* by a callback */
+        st = wf_dist_put_values(f->t, f->sudden && f->end != WF_LIFE_TRAINING, &values);
     wf_put_i64(b, RECORD_VERSION);
     wf_put_i64(b, f->end);
     wf_put_bytes(b, values.data, values.len);
@@ -54,12 +55,20 @@ static weft_status take_record(struct fit *f, const char *p, int64_t n, bool cal
     return st ? wf_err_wrap(st, "control record") : WEFT_OK;
 }
 
+/* Another worker decides, and needs the directory of checkpoints. What this one could not write any
+ * more, because servers took it for dead or the disk is full, is in the log: the job does not end
+ * for it. */
+static void hand_over(struct fit *f)
+{
+    (void)wf_resume_shut(&f->resume);
+}
+
 /* Another worker has decided. *at: the step that the record is for. */
-static weft_status follow(struct fit *f, int64_t *at)
+weft_status wf_fit_follow(struct fit *f, int64_t *at)
 {
     char *p = NULL;
     int64_t n = 0;
-    weft_status st = wf_dist_record(f->t, &p, &n, at), shut = WEFT_OK;
+    weft_status st = wf_dist_record(f->t, &p, &n, at);
 
     if (!st)
         st = take_record(f, p, n, false);
@@ -70,12 +79,12 @@ static weft_status follow(struct fit *f, int64_t *at)
     wf_free(f->t->ctx, f->record);
     f->record = p;
     f->n_record = n;
-    f->gated = *at;
+    f->gated = f->values_at = *at;
     f->left = f->end != WF_LIFE_TRAINING;
     if (f->decides)
-        shut = wf_resume_shut(&f->resume);
+        hand_over(f);
     f->decides = false;
-    return shut;
+    return WEFT_OK;
 }
 
 /* The directory of checkpoints may still be open in the worker that decided before, until it has
@@ -83,19 +92,30 @@ static weft_status follow(struct fit *f, int64_t *at)
 static void try_writing(struct fit *f, bool at_once)
 {
     int64_t now = wf_now(f->t->ctx);
+    weft_status st;
 
     if (!f->decides || f->resume.writer || (!at_once && now - f->tried < TRY_NS))
         return;
     f->tried = now;
-    if (wf_resume_open(&f->resume) == WEFT_OK)
+    st = wf_resume_open(&f->resume);
+    if (st == WEFT_OK)
         return;
     if (!f->refused)
         f->refused = now;
-    if (now - f->refused > PATIENCE_NS && !f->warned) {
+    if ((st != WEFT_ESTATE || now - f->refused > PATIENCE_NS) && !f->warned) {
         wf_log(f->t->ctx, WEFT_LOG_WARN, "%s; training continues without checkpoints",
                weft_error());
         f->warned = true;
     }
+}
+
+/* A directory that cannot be written is an error when a run begins; one that is in use may be free
+ * in a moment. */
+static weft_status begin_writing(struct fit *f)
+{
+    weft_status st = wf_resume_open(&f->resume);
+
+    return st == WEFT_ESTATE ? WEFT_OK : st;
 }
 
 /* Callbacks continue where the worker that decided before left them. */
@@ -115,7 +135,9 @@ static weft_status take_over(struct fit *f)
         f->values = NULL; /* they have taken effect */
         f->at = at;
     } else { /* no one has decided since the checkpoint */
-        st = wf_resume_callbacks(&f->resume);
+        st = begin_writing(f);
+        if (!st)
+            st = wf_resume_callbacks(&f->resume);
     }
     f->decides = !st;
     f->took |= f->decides;
@@ -142,9 +164,8 @@ static void tell_saved(struct fit *f)
 weft_status wf_fit_decides(struct fit *f, bool *decides)
 {
     *decides = !f->left && wf_dist_decides(f->t);
-    if (!*decides &&
-        f->decides) /* the one that decides now needs the directory before its record */
-        return wf_resume_shut(&f->resume);
+    if (!*decides && f->decides) /* before the record of the one that decides now */
+        hand_over(f);
     if (*decides)
         try_writing(f, false);
     if (*decides)
@@ -185,8 +206,17 @@ static weft_status place(struct fit *f, const struct wf_fit_state *was)
     return wf_fit_seek(f);
 }
 
-/* The record of the step that the worker is at has parameters: all workers replace those of the
- * servers. Then the record has taken effect. */
+/* How many of the steps that the last record asks for are not complete. */
+static int64_t steps_left(const struct fit *f)
+{
+    return f->values ? wf_max_i64(wf_dist_set_steps(f->t, f->values, f->n_values) -
+                                      (wf_dist_at(f->t) - f->values_at),
+                                  0)
+                     : 0;
+}
+
+/* The last record has parameters: all workers replace those of the servers, which takes a step or
+ * some. Then the record has taken effect. */
 static weft_status replace(struct fit *f)
 {
     bool again;
@@ -194,7 +224,8 @@ static weft_status replace(struct fit *f)
 
     if (!f->values)
         return WEFT_OK;
-    st = wf_dist_set(f->t, f->values, f->n_values, f->at.batch == 0 && f->end == WF_LIFE_TRAINING);
+    st = wf_dist_set(f->t, f->values, f->n_values, wf_dist_at(f->t) - f->values_at,
+                     f->at.batch == 0 && f->end == WF_LIFE_TRAINING);
     if (st)
         return wf_fit_turn(f, st, &again);
     f->values = NULL;
@@ -206,7 +237,7 @@ static weft_status follow_here(struct fit *f)
 {
     struct wf_fit_state was = f->at;
     int64_t at;
-    weft_status st = follow(f, &at);
+    weft_status st = wf_fit_follow(f, &at);
 
     if (!st)
         st = place(f, &was);
@@ -217,14 +248,14 @@ static weft_status follow_here(struct fit *f)
 static weft_status follow_there(struct fit *f)
 {
     int64_t at, batch;
-    weft_status st = follow(f, &at);
+    weft_status st = wf_fit_follow(f, &at);
 
     if (!st)
         st = wf_dist_seek(f->t, &batch);
     f->gated = -1; /* the strategy does not know yet that this worker is there */
     if (st)
         return st;
-    if (wf_dist_at(f->t) != at) {
+    if (wf_dist_at(f->t) != at && !steps_left(f)) {
         f->values = NULL; /* the servers have them */
         f->at.batch = batch;
     } else if (f->at.batch == 0 && !f->left) {
@@ -259,22 +290,34 @@ static void find_values(struct fit *f, const char *p, int64_t n)
         f->values = NULL;
 }
 
+/* The checkpoint that waited for what callbacks have set: the servers have it now, if the job is
+ * where this worker is. */
+static weft_status save_later(struct fit *f)
+{
+    if (f->decides && f->gated == wf_dist_at(f->t) && f->resume.writer)
+        return wf_resume_save_later(&f->resume);
+    wf_resume_drop_later(&f->resume);
+    return WEFT_OK;
+}
+
 /* Gives the others what f says. */
-static weft_status decide(struct fit *f)
+static weft_status decide(struct fit *f, bool steps)
 {
     struct wf_buf b;
     enum wf_turn turn;
     weft_status st;
 
     wf_buf_init(&b, f->t->ctx, MAX_RECORD);
-    st = put_record(f, &b);
+    st = put_record(f, steps, &b);
     if (!st)
         st = wf_dist_decide(f->t, b.data, b.len, &turn);
     if (!st && turn == WF_TURN_GO) {
-        f->gated = wf_dist_at(f->t);
+        f->gated = f->values_at = wf_dist_at(f->t);
         find_values(f, b.data, b.len);
         st = replace(f);
         f->values = NULL;
+        if (!st)
+            st = save_later(f);
     } else if (!st) {
         st = obey(f, turn);
     }
@@ -289,7 +332,8 @@ static weft_status end_batch(struct fit *f)
 {
     weft_logs logs;
 
-    if (!f->each_step || f->at.batch == 0 || f->called == wf_dist_trained(f->t))
+    if (!f->each_step || f->at.batch == 0 || f->called == wf_dist_trained(f->t) ||
+        wf_dist_was_set(f->t) || wf_validation_done(f)) /* there was a record after that step */
         return WEFT_OK;
     f->called = wf_dist_trained(f->t);
     logs = wf_train_logs(f->t);
@@ -299,17 +343,32 @@ static weft_status end_batch(struct fit *f)
 static weft_status end_epoch(struct fit *f, int64_t epochs)
 {
     weft_status st = end_batch(f);
+    bool leaves =
+        wf_interrupted(f->t) && (f->at.batch == 0 || (f->resume.writer && !wf_validation_done(f)));
 
-    if (!st && wf_interrupted(f->t) &&
-        (f->at.batch == 0 || (f->resume.writer && !wf_validation_done(f))))
+    if (!st && leaves)
         st = wf_fit_leave(f);
     else if (!st)
         st = wf_fit_end_epoch(f);
     if (!st)
         st = wf_fit_after_epoch(f, epochs);
+    if (leaves && f->resume.later) /* see postpones */
+        return st;
     f->at.epoch++;
     f->at.batch = 0;
     return st;
+}
+
+/* A run that is to stop, and whose checkpoint waits for what callbacks have set: the servers get
+ * that first, and the checkpoint is written, as if training continued. Then it ends: train_end may
+ * set other values, which are not in that checkpoint. */
+static bool postpones(struct fit *f)
+{
+    if (f->end != WF_LIFE_PAUSED || !f->resume.later)
+        return false;
+    f->end = WF_LIFE_TRAINING;
+    f->cut = f->postponed = true;
+    return true;
 }
 
 static weft_status begin_epoch(struct fit *f)
@@ -335,7 +394,7 @@ static weft_status is_after_epoch(struct fit *f, bool *after)
 }
 
 /* This worker decides: what a run does between two steps. */
-static weft_status decide_boundary(struct fit *f, int64_t epochs, bool ended)
+weft_status wf_fit_decide_boundary(struct fit *f, int64_t epochs, bool ended)
 {
     struct wf_fit_state was = f->at;
     weft_status st = take_over(f);
@@ -347,13 +406,23 @@ static weft_status decide_boundary(struct fit *f, int64_t epochs, bool ended)
         st = end_epoch(f, epochs);
     if (!st && f->end == WF_LIFE_TRAINING && f->at.epoch < epochs)
         st = begin_epoch(f);
-    if (!st && (f->end != WF_LIFE_TRAINING || f->at.epoch >= epochs))
+    if (!st && !postpones(f) && (f->end != WF_LIFE_TRAINING || f->at.epoch >= epochs))
         st = wf_fit_close(f, epochs);
     if (!st)
-        st = decide(f);
+        st = decide(f, false);
     if (st || f->end != WF_LIFE_TRAINING || f->gated != wf_dist_at(f->t))
         return st;
     return f->decides ? place(f, &was) : WEFT_OK;
+}
+
+weft_status wf_fit_decide_batch(struct fit *f)
+{
+    weft_status st = take_over(f);
+
+    try_writing(f, true);
+    if (!st)
+        st = end_batch(f);
+    return st ? st : decide(f, false);
 }
 
 /* Between two epochs, or at the end. *go_on: batches can be trained. */
@@ -361,13 +430,16 @@ static weft_status boundary(struct fit *f, int64_t epochs, bool ended)
 {
     bool cut = f->cut;
     enum wf_turn turn;
-    weft_status st = wf_dist_turn(f->t, !cut, cut, &turn);
+    weft_status st = WEFT_OK;
+
+    f->sudden = cut && (!f->each_step || wf_dist_was_set(f->t));
+    st = wf_dist_turn(f->t, !cut, cut, &turn);
 
     f->cut = false;
     if (st)
         return st;
     if (turn == WF_TURN_DECIDE)
-        return decide_boundary(f, epochs, ended);
+        return wf_fit_decide_boundary(f, epochs, ended);
     if (turn != WF_TURN_GO || cut)
         return obey(f, turn);
     /* a fit that begins where another one ended: every worker begins by itself */
@@ -376,18 +448,33 @@ static weft_status boundary(struct fit *f, int64_t epochs, bool ended)
     return st || f->at.batch > 0 ? st : wf_deal_begin(&f->deal, f->at.epoch);
 }
 
+/* Best weights of tables are restored by a step of all workers, who have to expect it: a run that a
+ * callback has ended in the middle of an epoch ends after it. */
+static bool waits_for_epoch(const struct fit *f)
+{
+    return f->t->keeper && !f->each_step && !wf_interrupted(f->t);
+}
+
 weft_status wf_fit_gate(struct fit *f, bool *go)
 {
     enum wf_turn turn = WF_TURN_GO;
     bool decides;
     weft_status st = WEFT_OK;
 
-    *go = !f->left;
-    if (f->left || f->gated == wf_dist_at(f->t))
+    *go = !f->left && !f->cut;
+    if (!*go)
         return WEFT_OK;
+    if (f->gated == wf_dist_at(f->t)) { /* the servers do not know yet what comes after a set */
+        if (wf_dist_was_set(f->t))
+            st = wf_dist_turn(f->t, false, false, &turn);
+        if (!st)
+            st = obey(f, turn);
+        *go = !f->left;
+        return st;
+    }
     if (wf_asked(f->t, WF_ASK_STOP)) {
         st = wf_fit_decides(f, &decides);
-        if (!st && decides) { /* for all: a boundary that the others do not expect */
+        if (!st && decides && !waits_for_epoch(f)) { /* the others do not expect this boundary */
             f->cut = true;
             *go = false;
             return WEFT_OK;
@@ -405,18 +492,37 @@ weft_status wf_fit_gate(struct fit *f, bool *go)
         st = take_over(f);
         if (!st)
             st = end_batch(f);
-        if (!st && wf_asked(f->t, WF_ASK_STOP)) {
+        if (!st && wf_asked(f->t, WF_ASK_STOP) && !waits_for_epoch(f)) {
             f->cut = true;
             *go = false;
             return WEFT_OK;
         }
         if (!st)
-            st = decide(f);
+            st = decide(f, false);
     } else if (!st) {
         st = obey(f, turn);
     }
     *go = !f->left;
     return st;
+}
+
+/* Before all workers validate: a callback may have changed training after the last batch, and the
+ * others do not know. So there is a record, with a step after it: the end of the epoch has one,
+ * too. */
+static weft_status gate_validation(struct fit *f)
+{
+    enum wf_turn turn = WF_TURN_GO;
+    weft_status st;
+
+    if (!f->each_step || wf_dist_was_set(f->t) || wf_dist_validation(f->t).begun)
+        return WEFT_OK;
+    st = wf_dist_turn(f->t, true, false, &turn);
+    if (st || turn != WF_TURN_DECIDE)
+        return st ? st : obey(f, turn);
+    st = take_over(f);
+    if (!st)
+        st = end_batch(f);
+    return st ? st : decide(f, true);
 }
 
 weft_status wf_fit_turn(struct fit *f, weft_status st, bool *again)
@@ -429,7 +535,7 @@ weft_status wf_fit_turn(struct fit *f, weft_status st, bool *again)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static bool has_user_batches(const struct fit *f)
+bool wf_fit_has_user_batches(const struct fit *f)
 {
     for (int i = 0; i < f->o->n_callbacks; i++)
         if (f->o->callbacks[i].batch_end && !wf_callback_is_own(&f->o->callbacks[i]))
@@ -469,9 +575,14 @@ static weft_status train(struct fit *f, bool *ended)
 static weft_status validate(struct fit *f, bool *ended)
 {
     bool again = false, stops = f->decides && wf_interrupted(f->t) && f->resume.writer;
+    int64_t epoch = f->at.epoch, batch = f->at.batch;
     weft_status st = WEFT_OK;
 
-    if (*ended && !f->cut && !stops && wf_validation_due(f))
+    if (!*ended || f->cut || stops || !wf_validation_due(f))
+        return WEFT_OK;
+    st = gate_validation(f);
+    again = f->at.epoch != epoch || f->at.batch != batch;
+    if (!st && !again && !f->left)
         st = wf_validate_dealt(f, &again);
     *ended = *ended && !again && !f->left;
     return st;
@@ -482,8 +593,8 @@ weft_status wf_fit_together(struct fit *f, int64_t epochs)
     bool ended = false, due = true, begun = false, back;
     weft_status st = wf_fit_keep_origin(f);
 
-    f->each_step = has_user_batches(f);
-    f->called = -1;
+    f->each_step = wf_fit_has_user_batches(f);
+    f->called = f->at.batch > 0 ? weft_trainer_step(f->t) : -1; /* before the checkpoint */
     if (f->steps && f->steps->last && weft_trainer_step(f->t) >= f->steps->last)
         wf_ask(f->t, WF_ASK_INTERRUPT);
     while (!st && !f->left && f->end == WF_LIFE_TRAINING) {

@@ -72,7 +72,7 @@ weft_status wf_whole_bring(const struct wf_resume *r)
     weft_status st = WEFT_OK;
 
     for (const struct wf_whole_table *w = r->tables; w && !st; w = w->next)
-        st = wf_table_dense(r->t, w->seg, w->rows, w->slot);
+        st = wf_table_dense(r->t, w->seg, w->rows, w->slot, NULL);
     return st;
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "train/saved/save.h"
 #include "weft/sys/layer.h"
 
 #define WEIGHT "value"
@@ -102,14 +103,16 @@ static weft_status make_model(weft_params *p, weft_dist *d, const weft_params_op
     return st ? st : weft_dist_scope(d, p->m);
 }
 
-static weft_status make_trainer(weft_params *p, const weft_params_opts *o)
+/* Of one process, asynchronous: a step of the trainer is one shard. */
+static weft_status make_trainer(weft_params *p, const weft_dist *d, const weft_params_opts *o)
 {
+    bool together = d->kind.compute == wf_servers_compute;
     struct wf_type none = {.dtype = WEFT_NONE};
-    weft_status st =
-        weft_compile(p->m,
-                     WEFT_OPTS(weft_compile_opts, .optimizer = p->adds ? ADDS : o->optimizer,
-                               .schedule = o->schedule, .shards = o->shards),
-                     &p->t);
+    weft_status st = weft_compile(
+        p->m,
+        WEFT_OPTS(weft_compile_opts, .optimizer = p->adds ? ADDS : o->optimizer,
+                  .schedule = o->schedule, .shards = p->leased && !together ? 1 : o->shards),
+        &p->t);
 
     if (!st)
         st = wf_trainer_bind(p->t, &none, false);
@@ -124,10 +127,8 @@ static weft_status check_opts(const weft_params_opts *o, const weft_dist *d)
 {
     if (o->n_vars < 1 || !o->vars)
         return wf_err(WEFT_EINVAL, "parameter calls: %d variables; give one or more", o->n_vars);
-    if (o->mode != WEFT_PARAMS_SYNC)
-        return wf_err(WEFT_ENOSUP,
-                      "parameter calls: mode %d: only synchronous steps are built (mode 0)",
-                      (int)o->mode);
+    if (o->mode != WEFT_PARAMS_SYNC && o->mode != WEFT_PARAMS_ASYNC)
+        return wf_err(WEFT_EINVAL, "parameter calls: there is no mode %d", (int)o->mode);
     if (!o->optimizer && o->schedule)
         return wf_err(WEFT_EINVAL,
                       "parameter calls: a schedule needs an optimizer: increments have "
@@ -158,6 +159,7 @@ weft_status weft_params_open(weft_ctx *ctx, weft_dist *d, const weft_params_opts
     p->shard = o.shard;
     p->shard_arg = o.shard_arg;
     p->computes = -1;
+    p->leased = o.mode == WEFT_PARAMS_ASYNC;
     p->adds = !o.optimizer;
     p->sum = o.sum;
     if (!d)
@@ -165,7 +167,11 @@ weft_status weft_params_open(weft_ctx *ctx, weft_dist *d, const weft_params_opts
     if (!st)
         st = make_model(p, d ? d : p->own, &o);
     if (!st)
-        st = make_trainer(p, &o);
+        st = make_trainer(p, d ? d : p->own, &o);
+    if (!st)
+        st = wf_params_leased_open(p, &o);
+    if (!st)
+        st = wf_params_files_open(p, &o);
     if (st) {
         wf_err_wrap(st, "parameter calls");
         weft_params_free(p);
@@ -189,6 +195,7 @@ void weft_params_free(weft_params *p)
     wf_free(ctx, p->pushed);
     wf_free(ctx, p->asked.id);
     wf_free(ctx, p->asked.row);
+    wf_params_files_close(p);
     weft_trainer_free(p->t);
     weft_model_free(p->m);
     weft_dist_free(p->own);
@@ -419,7 +426,7 @@ static weft_status set_together(weft_params *p, int n, const char *const *names,
         st = wf_params_turn(p, &moved);
         again = false;
         if (!st && !moved)
-            st = wf_dist_set(p->t, b.data, b.len, false);
+            st = wf_dist_set(p->t, b.data, b.len, 0, false);
         if (st)
             st = wf_params_turned(p, st, &again, &moved);
     }
@@ -432,6 +439,9 @@ weft_status weft_params_set(weft_params *p, int n, const char *const *names,
 {
     weft_status st = check_values(p, n, names, values);
 
+    if (!st && p->begun && p->leased)
+        return wf_err(WEFT_ENOSUP, "set: in asynchronous training values are given before the "
+                                   "first pull or wait: afterwards push increments");
     if (!st && p->begun && wf_dist_together(p->t))
         return set_together(p, n, names, values);
     if (!st)
@@ -443,32 +453,17 @@ weft_status weft_params_set(weft_params *p, int n, const char *const *names,
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static weft_status check_tables(const weft_params *p, const char *what)
-{
-    const struct wf_rules *r = &p->w->rules;
-
-    for (int v = 0; v < r->n_vars; v++)
-        if (r->var[v].table && p->t->dist->kind.need_rows)
-            return wf_err(WEFT_ENOSUP,
-                          "%s: servers hold the table '%.*s', and files of parameter "
-                          "calls have no rows of servers",
-                          what, wf_params_name_length(r->var[v].name), r->var[v].name);
-    return WEFT_OK;
-}
-
 weft_status weft_params_save(weft_params *p, const char *path)
 {
-    weft_status st = check_tables(p, "save");
-
-    return st ? st : weft_trainer_save(p->t, path);
+    if (p->leased && p->begun && !p->ended && wf_dist_together(p->t))
+        return wf_err(WEFT_ESTATE,
+                      "save: values change all the time in asynchronous training: save "
+                      "them when all steps are done, or write checkpoints");
+    return wf_trainer_save(p->t, path, false);
 }
 
 weft_status weft_params_load(weft_params *p, const char *path)
 {
-    weft_status st = check_tables(p, "load");
-
-    if (st)
-        return st;
     if (p->begun)
         return wf_err(WEFT_ESTATE,
                       "parameter calls: values are loaded before the first pull or "

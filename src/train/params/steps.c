@@ -46,6 +46,12 @@ static weft_status room(weft_params *p, int64_t shard, struct wf_pushed **out)
     if (shard < 0 || shard >= n)
         return wf_err(WEFT_ERANGE, "shard %lld: a step has shards 0 to %lld", (long long)shard,
                       (long long)n - 1);
+    if (p->leased && !p->holds)
+        return wf_err(WEFT_ESTATE, "shard %lld: this worker has none: weft_params_pull gets one",
+                      (long long)shard);
+    if (p->leased && shard != p->held)
+        return wf_err(WEFT_ERANGE, "shard %lld: this worker has shard %lld of step %lld",
+                      (long long)shard, (long long)p->held, (long long)p->at);
     if (!x) {
         x = find(p, -1);
         if (!x)
@@ -165,14 +171,15 @@ weft_status weft_params_report(weft_params *p, int64_t shard, double value)
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
-/* Denominators, samples, what is reported. A sum is divided by 1: the first shard's weight. */
+/* Denominators, samples, what is reported. A sum is divided by 1: the first shard's weight, or that
+ * of a shard that is applied by itself. */
 static void put_sums(const weft_params *p, const struct wf_pushed *x, weft_given *g)
 {
     const struct wf_work *w = p->w;
     double *sums = g->gradients->sums, *logs = g->logs->sums;
     int samples = (int)wf_rules_samples(&w->rules);
 
-    sums[0] = !p->sum ? x->weight : x->shard == 0 ? 1 : 0;
+    sums[0] = !p->sum ? x->weight : x->shard == 0 || p->leased ? 1 : 0;
     sums[samples] = x->weight;
     logs[0] = logs[samples] = x->weight;
     logs[w->rules.whole ? w->log_means : w->log_losses] = x->weight * x->value;
@@ -196,16 +203,18 @@ static void divide(const weft_params *p, const struct wf_pushed *x, struct wf_co
 weft_status wf_params_give(void *arg, int64_t shard, weft_given *out)
 {
     weft_params *p = arg;
-    struct wf_pushed *x = find(p, shard);
+    struct wf_pushed *x;
     weft_status st = WEFT_OK;
 
+    shard = p->leased ? p->held : shard;
+    x = find(p, shard);
     *out = (weft_given){.gradients = NULL};
-    if (!x && !p->shard)
+    if (!x && !p->shard && !p->leased)
         return wf_err(WEFT_EPEER,
                       "shard %lld of step %lld is to be computed here, because another worker is "
                       "gone: give the function weft_params_opts.shard, which can do so",
                       (long long)shard, (long long)weft_params_step(p));
-    if (!x) {
+    if (!x && p->shard) {
         p->computes = shard;
         st = p->shard(p->shard_arg, p, shard);
         p->computes = -1;
@@ -213,11 +222,11 @@ weft_status wf_params_give(void *arg, int64_t shard, weft_given *out)
         if (st && x) /* half of it */
             x->shard = -1;
     }
-    if (!st && !x && p->sum && shard == 0) /* it has the denominator */
+    if (!st && !x && p->sum && shard == 0 && !p->leased) /* it has the denominator */
         st = room(p, shard, &x);
     if (st || !x)
         return st ? wf_err_wrap(st, "shard %lld", (long long)shard) : WEFT_OK;
-    st = wf_work_room(p->w, out);
+    st = wf_work_room(p->w, NULL, out);
     if (!st)
         st = wf_contribution_copy(out->gradients, x->c);
     if (st) {
@@ -226,6 +235,7 @@ weft_status wf_params_give(void *arg, int64_t shard, weft_given *out)
     }
     divide(p, x, out->gradients);
     put_sums(p, x, out);
+    p->gave = true;
     if (p->shard) /* it can be computed again */
         x->shard = -1;
     return WEFT_OK;
@@ -261,19 +271,6 @@ static weft_status obey(weft_params *p, enum wf_turn turn, bool *moved)
     return st;
 }
 
-/* The only copy of a piece is lost: fit would go back to a checkpoint. */
-static weft_status explain(weft_params *p, weft_status st)
-{
-    int64_t step;
-
-    if (!wf_dist_goes_back(p->t, &step))
-        return st;
-    return wf_err(WEFT_EPEER,
-                  "servers died with the only copy of parameters, at step %lld: start all tasks "
-                  "again, with values that were saved (weft_params_load)",
-                  (long long)weft_params_step(p));
-}
-
 weft_status wf_params_turn(weft_params *p, bool *moved)
 {
     enum wf_turn turn;
@@ -284,11 +281,12 @@ weft_status wf_params_turn(weft_params *p, bool *moved)
         p->begun = true;
         return WEFT_OK;
     }
-    st = wf_dist_turn(p->t, !p->begun, false, &turn);
+    st = wf_dist_turn(p->t, !p->begun || p->expects, false, &turn);
     p->begun = true;
+    p->expects = false;
     if (!st)
         st = obey(p, turn, moved);
-    return st ? explain(p, st) : WEFT_OK;
+    return st ? wf_params_go_back(p, st, moved) : WEFT_OK;
 }
 
 weft_status wf_params_turned(weft_params *p, weft_status st, bool *again, bool *moved)
@@ -299,17 +297,17 @@ weft_status wf_params_turned(weft_params *p, weft_status st, bool *again, bool *
     if (!wf_dist_together(p->t))
         return st;
     if (!wf_dist_turned(p->t, &turn))
-        return explain(p, st);
+        return wf_params_go_back(p, st, moved);
     st = obey(p, turn, moved);
     *again = !st && !*moved;
-    return st ? explain(p, st) : WEFT_OK;
+    return st ? wf_params_go_back(p, st, moved) : WEFT_OK;
 }
 
 weft_status weft_params_pull(weft_params *p)
 {
     bool moved;
 
-    return wf_params_turn(p, &moved);
+    return p->leased ? wf_params_lease(p) : wf_params_turn(p, &moved);
 }
 
 static weft_status step(weft_params *p)
@@ -329,6 +327,8 @@ weft_status weft_params_wait(weft_params *p)
     bool again = true, moved = false;
     weft_status st = WEFT_OK;
 
+    if (p->leased)
+        return wf_params_lease_wait(p);
     while (!st && again && !moved) {
         st = wf_params_turn(p, &moved);
         again = false;
@@ -339,9 +339,10 @@ weft_status weft_params_wait(weft_params *p)
         }
     }
     wf_params_drop(p);
-    if (!st && !moved)
-        p->reported = p->t->mean_weight > 0 ? p->t->mean_sum[0] / p->t->mean_weight : 0;
-    return st;
+    if (st || moved)
+        return st;
+    p->reported = p->t->mean_weight > 0 ? p->t->mean_sum[0] / p->t->mean_weight : 0;
+    return wf_params_files_step(p);
 }
 
 double weft_params_reported(const weft_params *p)
@@ -351,12 +352,12 @@ double weft_params_reported(const weft_params *p)
 
 int64_t weft_params_step(const weft_params *p)
 {
-    return weft_trainer_step(p->t);
+    return p->leased ? p->at : weft_trainer_step(p->t);
 }
 
 int weft_params_shards(const weft_params *p)
 {
-    return p->t->shards;
+    return p->leased ? (int)p->shards : p->t->shards;
 }
 
 void weft_params_mine(const weft_params *p, int64_t *first, int64_t *n)
@@ -364,6 +365,11 @@ void weft_params_mine(const weft_params *p, int64_t *first, int64_t *n)
     const weft_dist *d = p->t->dist;
     int64_t least = p->t->shards / d->n_replicas, more = p->t->shards % d->n_replicas;
 
+    if (p->leased) {
+        *first = p->held;
+        *n = p->holds;
+        return;
+    }
     /* As the chief deals them out to workers of which it knows nothing: cluster/assign.c. */
     *first = d->first * least + (d->first < more ? d->first : more);
     *n = least + (d->first < more);

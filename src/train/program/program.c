@@ -21,6 +21,7 @@ static weft_status find_cluster(weft_program *p)
         o.tasks = tasks;
         o.task = wf_env_get(p->o.env, "WEFT_TASK");
         p->store = wf_env_get(p->o.env, "WEFT_TASK_STORE");
+        p->keys = wf_env_get(p->o.env, "WEFT_TASK_KEYS");
         if (!o.task)
             return wf_err(WEFT_EINVAL, "WEFT_TASKS is set, and WEFT_TASK does not say which of "
                                        "them this process is");
@@ -41,11 +42,25 @@ static weft_status find_cluster(weft_program *p)
 
 static weft_status check_opts(const weft_program_opts *o)
 {
+    static const char *const transports[] = {"shm", "uds", "tls"};
+    int k = 0;
+
     if (!o->work)
         return wf_err(WEFT_EINVAL, "program: the function `work` is missing");
     if (o->workers < 0 || o->ps < 0 || o->workers > MAX_TASKS_HERE || o->ps > MAX_TASKS_HERE)
         return wf_err(WEFT_EINVAL, "program: %d workers, %d servers; 1 to %d are possible",
                       o->workers, o->ps, MAX_TASKS_HERE);
+    if (o->evaluators < 0 || o->evaluators > MAX_TASKS_HERE)
+        return wf_err(WEFT_EINVAL, "program: %d evaluators; 0 to %d are possible", o->evaluators,
+                      MAX_TASKS_HERE);
+    if (o->evaluators && !o->evaluate)
+        return wf_err(WEFT_EINVAL, "program: %d evaluators, and the function `evaluate` is missing",
+                      o->evaluators);
+    while (o->transport && k < WF_COUNT(transports) && strcmp(o->transport, transports[k]) != 0)
+        k++;
+    if (k == WF_COUNT(transports))
+        return wf_err(WEFT_EINVAL, "program: no transport '%s'%s", o->transport,
+                      wf_did_you_mean(o->transport, transports, WF_COUNT(transports)).text);
     if (o->threads && o->argv)
         return wf_err(WEFT_EINVAL, "program: tasks are threads or processes: give `threads` or "
                                    "`argv`, not both");
@@ -68,6 +83,7 @@ weft_status weft_program_open(weft_ctx *ctx, const weft_program_opts *opts, weft
     if (!st && p->o.servers)
         st = wf_opts_take(&p->ps, sizeof p->ps, p->o.servers, "weft_ps_opts");
     p->ps.size = sizeof p->ps;
+    p->keys = p->o.keys;
     if (!st)
         st = find_cluster(p);
     p->is_task = p->cluster != NULL;
@@ -111,20 +127,45 @@ bool weft_program_is_task(const weft_program *p)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-weft_ps_opts wf_program_ps(const weft_program *p, const char *task)
+/* "DIR/ps-0.pem" */
+static weft_status name_key(const weft_program *p, const char *name, const char *end, char *to)
 {
-    weft_ps_opts ps = p->ps;
+    int n = wf_snprintf(to, WF_MAX_KEYS, "%s/%s%s", p->keys, name, end);
 
-    ps.cluster = weft_cluster_text(p->cluster);
-    ps.task = task;
-    ps.report = NULL;
-    ps.event = NULL;
-    ps.add = NULL;
-    ps.asked = NULL;
-    ps.stopped = NULL;
-    if (!ps.folder)
-        ps.folder = p->store;
-    return ps;
+    if (n < 0 || n >= WF_MAX_KEYS)
+        return wf_err(WEFT_ELIMIT, "program: the name of the directory of keys has %zu bytes",
+                      strlen(p->keys));
+    for (char *c = to + strlen(p->keys) + 1; *c; c++)
+        *c = *c == '/' ? '-' : *c;
+    return WEFT_OK;
+}
+
+weft_status wf_program_opts_of(const weft_program *p, const char *task, struct wf_task_opts *out)
+{
+    weft_ps_opts *ps = &out->ps;
+    weft_status st = WEFT_OK;
+
+    *ps = p->ps;
+    ps->cluster = weft_cluster_text(p->cluster);
+    ps->task = task;
+    ps->report = NULL;
+    ps->event = NULL;
+    ps->add = NULL;
+    ps->asked = NULL;
+    ps->stopped = NULL;
+    if (!ps->folder)
+        ps->folder = p->store;
+    if (!p->keys)
+        return WEFT_OK;
+    st = name_key(p, "authority", ".pem", out->authority);
+    if (!st)
+        st = name_key(p, task, ".pem", out->certificate);
+    if (!st)
+        st = name_key(p, task, ".key", out->key);
+    ps->authority = out->authority;
+    ps->certificate = out->certificate;
+    ps->key = out->key;
+    return st;
 }
 
 /* Threads of a task that does not say: of started workers, cores divided by workers. */
@@ -177,24 +218,25 @@ static bool is_stopped(void *arg)
 weft_status weft_program_serve(weft_program *p, const char *task)
 {
     weft_worker_config config;
-    weft_ps_opts ps;
+    struct wf_task_opts o;
     weft_ctx *ctx;
     weft_status st;
 
     if (!p->cluster)
         return wf_err(WEFT_ESTATE, "program: '%s' cannot be served: there is no job yet", task);
-    st = wf_program_ctx(p, task, &config, &ctx);
+    st = wf_program_opts_of(p, task, &o);
+    if (!st)
+        st = wf_program_ctx(p, task, &config, &ctx);
     if (st)
         return st;
-    ps = wf_program_ps(p, task);
-    ps.stopped = is_stopped;
-    ps.call_arg = p;
-    st = weft_ps_serve(ctx, &ps);
+    o.ps.stopped = is_stopped;
+    o.ps.call_arg = p;
+    st = weft_ps_serve(ctx, &o.ps);
     weft_ctx_free(ctx);
     return st;
 }
 
-static weft_status work(weft_program *p, const char *task)
+static weft_status work(weft_program *p, const char *task, weft_worker_fn *fn)
 {
     weft_worker *w;
     weft_status st = weft_worker_open(p, task, &w), joined;
@@ -202,7 +244,7 @@ static weft_status work(weft_program *p, const char *task)
 
     if (st)
         return st;
-    st = p->o.work(p->o.work_arg, w);
+    st = fn(p->o.work_arg, w);
     if (st)
         wf_snprintf(why, sizeof why, "%s", weft_error());
     weft_worker_stop(w);
@@ -218,9 +260,13 @@ static weft_status work(weft_program *p, const char *task)
 weft_status wf_program_task(weft_program *p, const char *task)
 {
     if (strncmp(task, "worker/", 7) == 0)
-        return work(p, task);
+        return work(p, task, p->o.work);
     if (strncmp(task, "evaluator/", 10) == 0)
-        return wf_err(WEFT_ENOSUP, "program: '%s': evaluators are run by weft node", task);
+        return p->o.evaluate ? work(p, task, p->o.evaluate)
+                             : wf_err(WEFT_EINVAL,
+                                      "program: this process is '%s', and the function `evaluate` "
+                                      "is missing",
+                                      task);
     return weft_program_serve(p, task);
 }
 

@@ -1,6 +1,6 @@
 /* program.h - programs as tasks, for the files that make them up: program.c (what this process is,
- * and its tasks), start.c (tasks of this machine), folder.c (their directory), map.c (the device
- * map), worker.c. */
+ * and its tasks), start.c (tasks of this machine), folder.c (their directory), address.c (what they
+ * are told), map.c (the device map), worker.c, evaluator.c. */
 #ifndef WF_TRAIN_PROGRAM_H
 #define WF_TRAIN_PROGRAM_H
 
@@ -13,6 +13,13 @@
 #include "weft/program.h"
 
 enum { WF_MAX_PATH = 100, WF_MAX_TASK_NAME = 32 }; /* sockets have short names */
+enum { WF_MAX_KEYS = 1024 };
+
+/* The options of a task, and the names of its files for TLS. */
+struct wf_task_opts {
+    weft_ps_opts ps;
+    char authority[WF_MAX_KEYS], certificate[WF_MAX_KEYS], key[WF_MAX_KEYS];
+};
 
 /* A started task. */
 struct wf_started {
@@ -34,6 +41,7 @@ struct weft_program {
     weft_cluster *cluster; /* NULL: this process is no task, and has started none */
     bool is_task;
     const char *store; /* the chief's; NULL: in memory */
+    const char *keys;  /* the directory of certificates; NULL: none */
     char source[256];
     /* Of started tasks. */
     char folder[WF_MAX_PATH], store_path[WF_MAX_PATH + 8];
@@ -64,6 +72,7 @@ struct weft_worker {
     weft_ctx *ctx;
     weft_dist *dist;
     weft_coord *coord;
+    struct wf_task_opts opts;
 };
 
 /* map.c: what a device map says of a task, on top of what *out has. NULL: nothing. */
@@ -83,7 +92,13 @@ weft_status wf_program_task(weft_program *p, const char *task);
 /* A context of a task, as the device map says. */
 weft_status wf_program_ctx(weft_program *p, const char *task, weft_worker_config *config,
                            weft_ctx **out);
-/* The options of a task. */
-weft_ps_opts wf_program_ps(const weft_program *p, const char *task);
+weft_status wf_program_opts_of(const weft_program *p, const char *task, struct wf_task_opts *out);
+
+/* address.c: the list of tasks that are started, with their addresses, and certificates for them;
+ * and a file that says that no worker runs any more. */
+weft_status wf_program_list(weft_program *p, struct wf_buf *out);
+weft_status wf_program_certify(weft_program *p);
+void wf_program_say_ended(weft_program *p);
+bool wf_program_has_ended(const weft_program *p);
 
 #endif

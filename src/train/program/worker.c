@@ -6,7 +6,7 @@
 weft_status weft_worker_open(weft_program *p, const char *task, weft_worker **out)
 {
     weft_worker *w;
-    weft_ps_opts ps;
+    bool evaluates = strncmp(task, "evaluator/", 10) == 0;
     int64_t index = 0;
     weft_status st;
 
@@ -16,15 +16,15 @@ weft_status weft_worker_open(weft_program *p, const char *task, weft_worker **ou
     if (!w)
         return wf_err_nomem(p->ctx, sizeof *w, "worker");
     w->p = p;
-    w->count = weft_cluster_count(p->cluster, WEFT_TASK_WORKER);
+    w->count = weft_cluster_count(p->cluster, evaluates ? WEFT_TASK_EVALUATOR : WEFT_TASK_WORKER);
     wf_snprintf(w->name, sizeof w->name, "%s", task);
     st = wf_program_ctx(p, task, &w->config, &w->ctx);
     if (!st)
         st = weft_coord_new(w->ctx, &w->coord);
-    if (!st) {
-        ps = wf_program_ps(p, task);
-        st = weft_dist_open_ps(w->ctx, &ps, &w->dist);
-    }
+    if (!st && !evaluates)
+        st = wf_program_opts_of(p, w->name, &w->opts);
+    if (!st && !evaluates)
+        st = weft_dist_open_ps(w->ctx, &w->opts.ps, &w->dist);
     if (st) {
         weft_worker_close(w);
         return st;

@@ -5,6 +5,8 @@
 #include "train/loop/checkpoint.h"
 #include "train/saved/save.h"
 #include "train/saved/load.h"
+#include "train/step/dist.h"
+#include "train/step/work.h"
 
 /* ---- the three places ------------------------------------------------------------------------ */
 
@@ -130,12 +132,31 @@ static int64_t find(const struct wf_saved *s, const char *name)
     return i < n_tensors(s) ? i : -1;
 }
 
+/* A table that the trainer's strategy holds; NULL: the weight is in this process. */
+static const struct wf_segment *held(const weft_trainer *t, const char *name)
+{
+    const struct wf_segment *seg = wf_weight_segment(t, name);
+
+    return seg && seg->remote ? seg : NULL;
+}
+
+/* Without data, if it is held elsewhere. */
+static weft_status weight_of(weft_trainer *t, const char *name, weft_tensor *out)
+{
+    const struct wf_segment *seg = held(t, name);
+
+    if (!seg)
+        return weft_trainer_weight(t, name, out);
+    *out = weft_view(WEFT_F32, NULL, 2, seg->type.dim);
+    return WEFT_OK;
+}
+
 static weft_status type_of(const struct wf_saved *s, int64_t i, weft_tensor *out)
 {
     if (s->file)
         return weft_st_type(s->file, i, NULL, out);
     if (s->trainer)
-        return weft_trainer_weight(s->trainer, name_of(s, i), out);
+        return weight_of(s->trainer, name_of(s, i), out);
     *out = weft_ckpt_info(s->ckpt)->tensors[i].tensor;
     return WEFT_OK;
 }
@@ -155,6 +176,8 @@ static weft_status read_into(const struct wf_saved *s, int64_t i, const weft_ten
         return weft_st_read(s->file, i, to->data, weft_tensor_bytes(to));
     if (s->ckpt)
         return weft_ckpt_read(s->ckpt, i, to);
+    if (held(s->trainer, name_of(s, i)))
+        return wf_table_values(s->trainer, held(s->trainer, name_of(s, i)), to->data);
     st = weft_trainer_weight(s->trainer, name_of(s, i), &from);
     if (!st)
         memmove(to->data, from.data, (size_t)weft_tensor_bytes(to));
@@ -208,7 +231,7 @@ static weft_status check(struct loading *l, int i, const char *name)
     char here[WF_TYPE_TEXT], there[WF_TYPE_TEXT];
     struct wf_type a, b;
     weft_tensor mine, its;
-    weft_status st = weft_trainer_weight(l->t, name, &mine);
+    weft_status st = weight_of(l->t, name, &mine);
 
     if (!st)
         st = type_of(l->s, l->from[i], &its);
@@ -264,21 +287,47 @@ static weft_status match(struct loading *l)
     return st || l->n_layers >= 0 || l->o->by_name || l->o->skip_mismatch ? st : nothing_left(l);
 }
 
+static weft_status copy_one(const struct loading *l, int i, const weft_tensor *to)
+{
+    const char *name = weft_trainer_weight_name(l->t, i);
+
+    return is_rows(l->s, l->from[i], name) ? wf_stored_weight(l->t, l->s->ckpt, name, to)
+                                           : read_into(l->s, l->from[i], to);
+}
+
+/* To the servers that hold the table. */
+static weft_status copy_held(const struct loading *l, int i, const struct wf_segment *seg)
+{
+    float *rows = wf_alloc_n(l->t->ctx, seg->count + 1, sizeof *rows);
+    weft_tensor to = weft_view(WEFT_F32, rows, 2, seg->type.dim);
+    weft_status st =
+        rows ? copy_one(l, i, &to)
+             : wf_err_nomem(l->t->ctx, (size_t)seg->count * sizeof *rows, "a table to load");
+
+    if (!st)
+        st = wf_table_set_values(l->t, seg, rows);
+    wf_free(l->t->ctx, rows);
+    return st;
+}
+
 static weft_status copy(const struct loading *l, int *n_loaded)
 {
     weft_status st = WEFT_OK;
 
     *n_loaded = 0;
     for (int i = 0; i < l->n && !st; i++) {
+        const char *name = weft_trainer_weight_name(l->t, i);
         weft_tensor w;
 
         if (l->from[i] < 0)
             continue;
-        st = weft_trainer_weight(l->t, weft_trainer_weight_name(l->t, i), &w);
-        if (!st && is_rows(l->s, l->from[i], weft_trainer_weight_name(l->t, i)))
-            st = wf_stored_weight(l->t, l->s->ckpt, weft_trainer_weight_name(l->t, i), &w);
-        else if (!st)
-            st = read_into(l->s, l->from[i], &w);
+        if (held(l->t, name)) {
+            st = copy_held(l, i, held(l->t, name));
+        } else {
+            st = weft_trainer_weight(l->t, name, &w);
+            if (!st)
+                st = copy_one(l, i, &w);
+        }
         *n_loaded += !st;
     }
     return st;

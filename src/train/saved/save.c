@@ -3,21 +3,45 @@
  * vector of bytes, "weft.learned": vocabularies may be larger than a header. */
 #include <stdio.h>
 
-#include "train/saved/save.h"
 #include "train/saved/load.h"
+#include "train/saved/save.h"
+#include "train/step/dist.h"
+#include "train/step/work.h"
+
+/* A table that the strategy holds, as a whole, in memory of its own: a file has all rows. */
+static weft_status read_table(weft_trainer *t, const struct wf_segment *seg, weft_tensor *out)
+{
+    float *rows = wf_alloc_n(t->ctx, seg->count + 1, sizeof *rows);
+    weft_status st = rows ? wf_table_values(t, seg, rows)
+                          : wf_err_nomem(t->ctx, (size_t)seg->count * sizeof *rows, "the values");
+
+    if (st) {
+        wf_free(t->ctx, rows);
+        return wf_err_wrap(st, "table '%s', which servers hold", seg->name);
+    }
+    *out = weft_view(WEFT_F32, rows, 2, seg->type.dim);
+    return WEFT_OK;
+}
 
 weft_status wf_trainer_save(weft_trainer *t, const char *path, bool weights_only)
 {
-    int n = weft_trainer_n_weights(t), n_meta = 0;
+    int n_weights = weft_trainer_n_weights(t), n = n_weights, n_meta = 0;
     const char **names = wf_alloc_n(t->ctx, n + 2, sizeof *names);
     weft_tensor *values = wf_alloc_n(t->ctx, n + 2, sizeof *values);
+    bool *held = wf_alloc_n(t->ctx, n + 1, sizeof *held); /* read into memory of their own */
     const char *keys[3 + WF_N_SAID], *texts[3 + WF_N_SAID];
     char *json = NULL;
-    weft_status st = names && values ? WEFT_OK : wf_err_nomem(t->ctx, 0, "a model to save");
+    weft_status st = names && values && held ? WEFT_OK : wf_err_nomem(t->ctx, 0, "a model to save");
 
-    for (int i = 0; i < n && !st; i++) {
+    for (int i = 0; i < n_weights && !st; i++) {
+        const struct wf_segment *seg;
+
         names[i] = weft_trainer_weight_name(t, i);
-        st = weft_trainer_weight(t, names[i], &values[i]);
+        seg = wf_weight_segment(t, names[i]);
+        held[i] = seg && seg->remote;
+        st =
+            held[i] ? read_table(t, seg, &values[i]) : weft_trainer_weight(t, names[i], &values[i]);
+        held[i] &= !st;
     }
     if (!st && !weights_only)
         st = weft_model_json(t->model, &json);
@@ -43,6 +67,10 @@ weft_status wf_trainer_save(weft_trainer *t, const char *path, bool weights_only
         st = weft_st_write(t->ctx, path, n, names, values, n_meta, keys, texts);
     }
     weft_text_free(t->ctx, json);
+    for (int i = 0; i < n_weights && held && values; i++)
+        if (held[i])
+            wf_free(t->ctx, values[i].data);
+    wf_free(t->ctx, held);
     wf_free(t->ctx, names);
     wf_free(t->ctx, values);
     return st ? wf_err_wrap(st, "save") : WEFT_OK;

@@ -13,6 +13,7 @@
 
 #include "train/loop/fit.h"
 #include "train/loop/life.h"
+#include "train/step/dist.h"
 #include "weft/session.h"
 
 #define MANY_EPOCHS ((int64_t)1 << 30)
@@ -50,6 +51,7 @@ struct weft_session {
     weft_logs logs;
     bool stepped; /* since the fit left its gate */
     bool decides;
+    bool leased; /* workers take shards of steps by themselves, and the fit knows the last step */
     int64_t step, first,
         last;       /* the step number; where this session began and is to end, 0: nowhere */
     weft_status st; /* the first failure */
@@ -166,9 +168,17 @@ static weft_status step(weft_session *s)
     return wait(s);
 }
 
+/* Of asynchronous workers that are to take N steps from here on, the one that decides counts
+ * them. */
 static bool is_reached(const weft_session *s)
 {
-    return s->last && s->step >= s->last;
+    return s->last && s->step >= s->last && (!s->leased || s->o.last_step || s->decides);
+}
+
+/* The fit goes to its end by itself, and gets what training has ended with. */
+static bool ends_itself(const weft_session *s)
+{
+    return s->leased && s->o.last_step && s->step >= s->o.last_step;
 }
 
 enum when { CREATED, BEFORE_RUN, AFTER_RUN, END };
@@ -206,7 +216,8 @@ static void log_step(weft_session *s)
     char line[300] = "";
     size_t n = 0;
 
-    if (!s->o.log_steps || !s->decides || s->step % s->o.log_steps)
+    if (!s->o.log_steps || !s->decides ||
+        s->step / s->o.log_steps == s->logged_step / s->o.log_steps)
         return;
     for (int i = 0; i < s->logs.n && n + 40 < sizeof line; i++)
         n += (size_t)wf_snprintf(line + n, sizeof line - n, "%s%.20s %.4g", i ? ", " : "",
@@ -288,7 +299,7 @@ static weft_status finish(weft_session *s)
 
     if (!s->started)
         return WEFT_OK;
-    if (!has_ended(s)) /* at its gate */
+    if (!has_ended(s) && !ends_itself(s)) /* at its gate */
         weft_trainer_interrupt(s->t);
     do {
         st = step(s);
@@ -402,6 +413,7 @@ static weft_status begin(weft_session *s)
     if (st)
         return st;
     s->place = AT_WORK;
+    s->leased = wf_dist_leased(s->t);
     e = pthread_create(&s->thread, NULL, run_fit, s);
     if (e)
         return wf_err(WEFT_ENOMEM, "session: no thread can be started: %s", wf_errno_text(e));

@@ -268,7 +268,7 @@ static weft_status find_gradients(weft_trainer *t, struct wf_bound *b)
     return st;
 }
 
-static weft_val penalty_gradient(weft_graph *g, weft_val w, const struct wf_penalty *p)
+weft_val wf_penalty_gradient(weft_graph *g, weft_val w, const struct wf_penalty *p)
 {
     struct wf_set sets[] = {WF_SET_FLOAT("l1", p->l1), WF_SET_FLOAT("l2", p->l2),
                             WF_SET_FLOAT("orthogonal", p->orthogonal),
@@ -287,7 +287,7 @@ static weft_status whole_gradient(weft_trainer *t, struct wf_bound *b, int k, we
 
     if (w->regularizer) {
         st = wf_regularizer_parse(&b->arena, w->regularizer, &p);
-        more = st ? WEFT_NIL : penalty_gradient(b->graph, b->train.weight[b->trained[k]], &p);
+        more = st ? WEFT_NIL : wf_penalty_gradient(b->graph, b->train.weight[b->trained[k]], &p);
         grad = grad.id ? weft_add(b->graph, grad, more) : more;
     }
     if (!st && grad.id && wf_weight_dense(t, b->trained[k]))

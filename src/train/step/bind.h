@@ -8,6 +8,9 @@ const char *wf_output_name(const weft_trainer *t, int out);
 /* x and y in one text, or NULL. */
 char *wf_join(struct wf_arena *a, const char *x, const char *y);
 
+/* The gradient of a penalty on variable w, which an update adds to that of the data. */
+weft_val wf_penalty_gradient(weft_graph *g, weft_val w, const struct wf_penalty *p);
+
 /* ---- bind_logs.c ----------------------------------------------------------------------------- */
 
 /* The rows of the logs, each with a unique name: losses, then metrics, whose positions in the sums

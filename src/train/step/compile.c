@@ -240,8 +240,41 @@ static weft_status set_strategy(weft_trainer *t, const weft_compile_opts *o)
     return st ? wf_err_wrap(st, "compile") : WEFT_OK;
 }
 
+/* Where updates are made. */
+static weft_status set_update(weft_trainer *t, const weft_compile_opts *o)
+{
+    static const char *const merging[] = {
+        [WF_MERGE_MEAN] = "mean", [WF_MERGE_MODELS] = "models", [WF_MERGE_SUM] = "sum"};
+    const char *update = o->update ? o->update : "server";
+    int how = 0;
+
+    if (strcmp(update, "server") != 0 && strcmp(update, "worker") != 0)
+        return wf_err(WEFT_EINVAL, "compile: update '%s' is not server or worker", update);
+    t->rounds = strcmp(update, "worker") == 0;
+    if (o->every < 0 || o->every > 65536)
+        return wf_err(WEFT_EINVAL, "compile: every %d: 1 to 65536 steps are possible", o->every);
+    while (o->merge && how < WF_COUNT(merging) && strcmp(o->merge, merging[how]) != 0)
+        how++;
+    if (how == WF_COUNT(merging))
+        return wf_err(WEFT_EINVAL, "compile: merge '%s' is not mean, models or sum", o->merge);
+    if (!t->rounds && (o->every > 1 || o->merge))
+        return wf_err(WEFT_EINVAL, "compile: every and merge are about updates in the workers: "
+                                   "they need update=worker");
+    if (t->rounds && o->accumulate > 1)
+        return wf_err(WEFT_EINVAL,
+                      "compile: accumulate is %d, but with update=worker each worker "
+                      "updates after each batch; use every",
+                      o->accumulate);
+    t->merging = (enum wf_merging)how;
+    if (t->rounds && o->every)
+        t->accumulate = o->every;
+    return WEFT_OK;
+}
+
 static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
 {
+    weft_status st;
+
     const char *p = o->precision ? o->precision : "f32";
 
     if (o->shards < 0 || o->accumulate < 0 || o->shards > 65536 || o->accumulate > 65536)
@@ -259,6 +292,9 @@ static weft_status set_rest(weft_trainer *t, const weft_compile_opts *o)
                 : t->dist->shards ? t->dist->shards
                                   : weft_dist_replicas(t->dist);
     t->accumulate = o->accumulate ? o->accumulate : 1;
+    st = set_update(t, o);
+    if (st)
+        return st;
     t->trap = o->trap_numerics;
     t->dense = o->no_sparse;
     return wf_scale_init(t, o);

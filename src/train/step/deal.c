@@ -1,11 +1,16 @@
 /* deal.c - the samples of a shard as feeds: from a dealer, or cut out of the caller's tensors. */
+#include "ps/serve.h"
 #include "train/step/dist.h"
+
+enum { LEASED_OPEN = 2 * WF_LEASE_WINDOW, MAX_OPEN = 1 << 20 }; /* steps that leases may be of */
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 weft_status wf_deal_open(struct wf_deal *d, weft_trainer *t, weft_data *data,
                          const struct wf_feeding *f, const struct wf_deal_opts *opts)
 {
+    bool leased = wf_dist_leased(t); /* shards come to any worker, and in any order */
+    int64_t open = leased ? (int64_t)LEASED_OPEN * (t->rounds ? t->accumulate : 1) : 0;
     weft_status st;
 
     *d = (struct wf_deal){.t = t, .f = f};
@@ -14,8 +19,8 @@ weft_status wf_deal_open(struct wf_deal *d, weft_trainer *t, weft_data *data,
         return wf_err_nomem(t->ctx, 0, "a batch");
     st = weft_dealer_new(data, f->ds,
                          WEFT_OPTS(weft_dealer_opts, .shards = t->shards, .epoch = opts->epoch,
-                                   .steps_per_epoch = opts->steps_per_epoch, .follow = true,
-                                   .max_open = t->accumulate + 2,
+                                   .steps_per_epoch = opts->steps_per_epoch, .follow = !leased,
+                                   .max_open = wf_min_i64(t->accumulate + 2 + open, MAX_OPEN),
                                    .threads = wf_feeding_threads(data, f->ds, opts->threads)),
                          &d->dealer);
     if (!st && t->dist->n_local > 1)
@@ -96,6 +101,38 @@ weft_status wf_deal_earlier(const struct wf_deal *d, int64_t back, struct wf_dea
     out->whole = NULL;
     out->at -= back;
     return weft_dealer_step(d->dealer, out->at, &epoch, &number, &out->n);
+}
+
+weft_status wf_deal_at(const struct wf_deal *d, int64_t epoch, int64_t at, struct wf_deal *out)
+{
+    int64_t number;
+    bool any;
+    weft_status st = weft_dealer_has(d->dealer, epoch, at, &any);
+
+    *out = *d;
+    out->whole = NULL;
+    out->at = at;
+    if (!st && !any)
+        st = wf_err(WEFT_EDATA, "the data has no batch %lld of epoch %lld, which others train",
+                    (long long)at, (long long)epoch + 1);
+    return st ? st : weft_dealer_step(d->dealer, at, &epoch, &number, &out->n);
+}
+
+weft_status wf_deal_announce(struct wf_deal *d, int64_t at, int64_t l)
+{
+    return weft_dealer_ahead(d->dealer, at, l);
+}
+
+weft_status wf_deal_commit_to(struct wf_deal *d, int64_t epoch, int64_t at)
+{
+    bool any;
+    weft_status st;
+
+    if (at <= d->at)
+        return WEFT_OK;
+    st = weft_dealer_has(d->dealer, epoch, at - 1, &any); /* a reader reads up to it */
+    d->at = at;
+    return st ? st : wf_deal_commit(d);
 }
 
 double wf_deal_waited_s(const struct wf_deal *d)

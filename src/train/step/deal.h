@@ -38,6 +38,11 @@ weft_status wf_deal_restore(struct wf_deal *d, const char *state, int64_t n, int
 
 /* The next batch is the one with this number in the epoch. */
 weft_status wf_deal_seek(struct wf_deal *d, int64_t epoch, int64_t batch);
+/* Any batch of the epoch that is not committed, as a step of the dealer; announce: shard l of it
+ * will be requested soon. All before step `at` are done. */
+weft_status wf_deal_at(const struct wf_deal *d, int64_t epoch, int64_t at, struct wf_deal *out);
+weft_status wf_deal_announce(struct wf_deal *d, int64_t at, int64_t l);
+weft_status wf_deal_commit_to(struct wf_deal *d, int64_t epoch, int64_t at);
 /* Batch `back` before the current one, which belongs to the same step. */
 weft_status wf_deal_earlier(const struct wf_deal *d, int64_t back, struct wf_deal *out);
 

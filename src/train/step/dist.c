@@ -1,6 +1,7 @@
 /* dist.c - strategies: the table, the handle, and what does not depend on the strategy. */
 #include "train/step/dist.h"
 #include "train/step/grads.h"
+#include "train/step/rounds.h"
 
 /* ---- local ----------------------------------------------------------------------------------- */
 
@@ -48,7 +49,8 @@ static const weft_strategy kinds[] = {
      .apply = apply_local},
     {.size = sizeof kinds[0],
      .name = "mirrored",
-     .doc = "a replica on each of the devices, which are groups of cores: devices=cpu:0,cpu:1",
+     .doc = "a replica on each of the devices: devices=gpu:0,gpu:1, or groups of cores: "
+            "devices=cpu:0,cpu:1",
      .open = wf_mirrored_open,
      .close = wf_mirrored_close,
      .compute = wf_mirrored_compute,
@@ -75,8 +77,10 @@ weft_status wf_dist_batch(weft_trainer *t, struct wf_work *w, const struct wf_sa
                           int64_t first)
 {
     weft_dist *d = t->dist;
-    weft_status st = wf_work_batch(w, batch, first, t->drawn);
+    weft_status st = w->round ? wf_round_note(w, batch) : wf_work_batch(w, batch, first, t->drawn);
 
+    if (!st && w->round)
+        return WEFT_OK;
     if (!st)
         st = d->kind.compute(d->self, w, weft_trainer_step(t), first, t->shards);
     if (!st)
@@ -93,8 +97,12 @@ weft_status wf_dist_apply(weft_trainer *t, struct wf_work *w)
 {
     weft_dist *d = t->dist;
     int64_t step = weft_trainer_step(t);
-    weft_status st = d->kind.apply(d->self, w, step);
+    weft_status st = WEFT_OK;
 
+    if (w->round) /* all of it at once */
+        st = d->kind.compute(d->self, w, step, 0, t->shards);
+    if (!st)
+        st = d->kind.apply(d->self, w, step);
     if (st) {
         wf_work_drop(w);
         return st;
@@ -143,16 +151,23 @@ weft_status wf_dist_find(const char *name, const weft_strategy **out)
 
 int wf_dist_count(const char *strategy, const char *devices)
 {
-    int n = 0;
+    int cpus = 0, others = 0;
 
     if (!strategy || strcmp(strategy, "mirrored") != 0)
         return 1;
-    while (devices && *devices) { /* groups of cores: other devices hold the replicas' memory */
+    while (devices && *devices) {
+        size_t n;
+
         devices += strspn(devices, " ,");
-        n += strncmp(devices, "cpu", 3) == 0;
-        devices += strcspn(devices, ",");
+        n = strcspn(devices, " ,");
+        if (strncmp(devices, "cpu", 3) == 0)
+            cpus++;
+        else if (n && !(n == 6 && strncmp(devices, "strict", 6) == 0))
+            others += wf_device_times(devices, n);
+        devices += n;
     }
-    return n ? n : 1;
+    /* a single device holds the memory of replicas on groups of cores */
+    return others > 1 ? others : cpus ? cpus : 1;
 }
 
 /* ---- the handle ------------------------------------------------------------------------------ */
@@ -177,6 +192,7 @@ weft_status weft_dist_open_with(weft_ctx *ctx, const weft_strategy *s, void *arg
         return wf_err_nomem(ctx, sizeof *d, "a strategy");
     d->ctx = ctx;
     d->kind = kind;
+    d->sums_there = kind.compute == compute_local || kind.compute == wf_mirrored_compute;
     st = kind.open(ctx, arg, &d->self, &d->n_replicas, &d->n_local, &d->first);
     if (st) {
         wf_err_wrap(st, "strategy '%s'", kind.name);

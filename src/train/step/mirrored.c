@@ -1,11 +1,17 @@
-/* mirrored.c - several replicas in one process, each on a group of cores.
+/* mirrored.c - several replicas in one process, each on a group of cores or on a device with memory
+ * of its own.
  *
  * Each replica has a thread that lives as long as the strategy, pinned to its group, with a pool
  * and a gradient function of its own. Where a group has one thread, the threads of the context's
  * pool are the replicas: they are awake already. All read the trainer's parameters; a batch's
  * shards are taken by the replica that is free, and the tree over shard numbers makes the result
- * independent of that. The update is the trainer's, over all cores. */
+ * independent of that. The update is the trainer's, over all cores.
+ *
+ * On devices, each replica reads a copy of the parameters in its device's memory, and has shards
+ * that follow each other, so that most sums of the tree are made where both halves are. */
 #include <pthread.h>
+
+#include "base/device.h"
 
 #include "train/step/dist.h"
 
@@ -14,11 +20,14 @@ struct replica {
     pthread_t thread;
     int number;
     struct wf_pool *pool;
+    int64_t next, end; /* on a device: its shards that are left */
 };
 
 struct mirrored {
     weft_ctx *ctx;
     int n, n_started;
+    bool on_devices;   /* with memory of their own */
+    const char **name; /* theirs */
     struct replica *replica;
     pthread_mutex_t lock;
     pthread_cond_t start, done;
@@ -44,13 +53,14 @@ static void fail(struct mirrored *m, weft_status st)
     pthread_mutex_unlock(&m->lock);
 }
 
-static bool take(struct mirrored *m, int64_t *number)
+static bool take(struct mirrored *m, struct replica *r, int64_t *number)
 {
+    int64_t *next = m->on_devices ? &r->next : &m->next;
     bool any;
 
     pthread_mutex_lock(&m->lock);
-    any = m->next < m->end && !m->st;
-    *number = any ? m->next++ : 0;
+    any = *next < (m->on_devices ? r->end : m->end) && !m->st;
+    *number = any ? (*next)++ : 0;
     pthread_mutex_unlock(&m->lock);
     return any;
 }
@@ -61,7 +71,7 @@ static void compute_shards(struct replica *r)
     int64_t number;
 
     wf_fn_set_pool(m->w->replica[r->number].fn, r->pool);
-    while (take(m, &number)) {
+    while (take(m, r, &number)) {
         weft_given given;
         weft_status st = weft_work_compute(m->w, r->number, number, &given);
 
@@ -78,7 +88,8 @@ static void *live(void *arg)
     uint64_t seen = 0;
     int threads = wf_pool_size(m->ctx->pool) / m->n;
 
-    wf_use_group(r->number, m->n);
+    if (!m->on_devices)
+        wf_use_group(r->number, m->n);
     fail(m, wf_pool_new(m->ctx, threads > 0 ? threads : 1, m->ctx->spin_us, &r->pool));
     pthread_mutex_lock(&m->lock);
     m->n_ready++;
@@ -154,6 +165,7 @@ static void close_mirrored(void *self)
     pthread_cond_destroy(&m->start);
     pthread_cond_destroy(&m->done);
     wf_free(m->ctx, m->replica);
+    wf_free(m->ctx, m->name);
     wf_free(m->ctx, m);
 }
 
@@ -189,12 +201,16 @@ weft_status wf_mirrored_open(weft_ctx *ctx, void *arg, void **self, int *replica
     if (!m)
         return wf_err_nomem(ctx, sizeof *m, "replicas");
     m->ctx = ctx;
-    m->n = ctx->n_groups;
+    m->on_devices = ctx->n_own > 1; /* a single one holds the memory of replicas on cores */
+    m->n = m->on_devices ? ctx->n_own : ctx->n_groups;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->start, NULL);
     pthread_cond_init(&m->done, NULL);
     m->replica = wf_alloc_n(ctx, m->n, sizeof *m->replica);
-    st = m->replica ? start(m) : wf_err_nomem(ctx, sizeof *m->replica, "replicas");
+    m->name = wf_alloc_n(ctx, m->n, sizeof *m->name);
+    for (int i = 0; i < m->n && m->on_devices && m->name; i++)
+        m->name[i] = ctx->own[i]->name;
+    st = m->replica && m->name ? start(m) : wf_err_nomem(ctx, sizeof *m->replica, "replicas");
     if (st) {
         close_mirrored(m);
         return st;
@@ -213,11 +229,15 @@ void wf_mirrored_close(void *self)
 weft_status wf_mirrored_compute(void *self, weft_work *w, int64_t t, int64_t first, int64_t n)
 {
     struct mirrored *m = self;
-    weft_status st = weft_work_replicas(w, m->n);
+    weft_status st = wf_work_replicas(w, m->n, m->on_devices ? m->name : NULL);
 
     (void)t;
     if (st)
         return st;
+    for (int i = 0; i < m->n; i++) {
+        m->replica[i].next = first + i * n / m->n;
+        m->replica[i].end = first + (i + 1) * n / m->n;
+    }
     m->w = w;
     m->next = first;
     m->end = first + n;

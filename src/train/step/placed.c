@@ -69,6 +69,8 @@ static weft_status list_model(weft_ctx *ctx, const weft_model *m, struct listed 
                              .offset = l->rules.n_dense,
                              .table = !w->dense && !w->regularizer &&
                                       strcmp(weft_layer_kind_name(m, w->layer), "Embedding") == 0};
+        if (v->table) /* where rows go does not depend on their values */
+            v->init.kind = "zeros";
         for (int k = 0; k < w->rank; k++) {
             v->dim[k] = w->dim[k];
             v->count *= w->dim[k];

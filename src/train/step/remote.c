@@ -3,6 +3,8 @@
 
 _Static_assert(WEFT_MAX_SLOTS >= WF_OPTIM_MAX_SLOTS, "slots of a table");
 
+#define SOME_FLOATS ((int64_t)1 << 20) /* of a table, read at a time */
+
 /* Rows of one table in the strategy's memory. */
 struct wf_remote_rows {
     bool held;
@@ -36,7 +38,8 @@ weft_table wf_table_of(weft_ctx *ctx, const struct wf_segment *seg)
                     .n_rows = seg->type.dim[0],
                     .width = seg->type.dim[1],
                     .n_slots = seg->n_slots,
-                    .inside = {ctx, seg}};
+                    .inside = {ctx, seg},
+                    .counted = seg->evict.every > 0};
 
     memcpy(t.slot_init, seg->slot_init, sizeof seg->slot_init);
     return t;
@@ -48,14 +51,16 @@ static weft_status need_rows(void *arg, const struct wf_segment *seg, int64_t n,
 {
     weft_trainer *t = arg;
     weft_table table = wf_table_of(t->ctx, seg);
+    weft_status st =
+        t->dist->kind.need_rows(t->dist->self, &table, weft_trainer_step(t), -1, n, ids, rows);
 
-    return t->dist->kind.need_rows(t->dist->self, &table, weft_trainer_step(t), -1, n, ids, rows);
+    return st || !wf_dist_together(t) ? st : wf_dist_read_set(t, seg, n, ids, rows);
 }
 
 const struct wf_remote *wf_trainer_remote(weft_trainer *t, struct wf_remote *r)
 {
     *r = (struct wf_remote){t, holds, need_rows};
-    return t->dist->kind.need_rows ? r : NULL;
+    return t->dist->kind.need_rows && !t->rounds ? r : NULL; /* of rounds, workers have copies */
 }
 
 weft_status weft_table_init(const weft_table *table, int64_t n, const int64_t *ids, float *rows)
@@ -79,6 +84,7 @@ struct dense {
     int64_t width;
     int n_slots;
     float *rows, *const *slot;
+    struct wf_seen *seen; /* NULL: not wanted */
 };
 
 static void put_row(void *arg, int64_t id, const float *row)
@@ -89,14 +95,16 @@ static void put_row(void *arg, int64_t id, const float *row)
     memcpy(d->rows + id * d->width, row, bytes);
     for (int k = 0; k < d->n_slots; k++)
         memcpy(d->slot[k] + id * d->width, row + (k + 1) * d->width, bytes);
+    if (d->seen)
+        memcpy(&d->seen[id], row + (d->n_slots + 1) * d->width, sizeof *d->seen);
 }
 
 weft_status wf_table_dense(weft_trainer *t, const struct wf_segment *seg, float *rows,
-                           float *const *slot)
+                           float *const *slot, struct wf_seen *seen)
 {
     const weft_dist *dist = t->dist;
     weft_table table = wf_table_of(t->ctx, seg);
-    struct dense d = {table.width, table.n_slots, rows, slot};
+    struct dense d = {table.width, table.n_slots, rows, slot, table.counted ? seen : NULL};
     weft_status st;
 
     if (!dist->kind.each_row)
@@ -106,6 +114,8 @@ weft_status wf_table_dense(weft_trainer *t, const struct wf_segment *seg, float 
     for (int k = 0; k < table.n_slots; k++)
         for (int64_t i = 0; i < seg->count; i++)
             slot[k][i] = table.slot_init[k];
+    if (d.seen)
+        memset(d.seen, 0, (size_t)table.n_rows * sizeof *d.seen);
     return st ? st : dist->kind.each_row(dist->self, &table, put_row, &d);
 }
 
@@ -137,7 +147,7 @@ weft_status wf_table_store(weft_trainer *t, const struct wf_segment *seg, const 
         st = wf_err(WEFT_ENOSUP, "table '%s' is held by strategy '%s', which does not take values",
                     seg->name, dist->kind.name);
     for (int64_t id = 0; id < table.n_rows && !st; id++) {
-        const float *at[WF_OPTIM_MAX_SLOTS] = {NULL};
+        const float *at[WF_OPTIM_MAX_SLOTS + 1] = {NULL};
 
         st = weft_table_init(&table, 1, &id, initial);
         if (st || !is_changed(&table, id, initial, rows, slot))
@@ -148,6 +158,80 @@ weft_status wf_table_store(weft_trainer *t, const struct wf_segment *seg, const 
                                  rows + id * table.width, at);
     }
     wf_free(t->ctx, initial);
+    return st;
+}
+
+weft_status wf_table_values(weft_trainer *t, const struct wf_segment *seg, float *rows)
+{
+    int64_t width = wf_max_i64(seg->type.dim[1], 1), some = wf_max_i64(SOME_FLOATS / width, 1);
+    int64_t *ids = wf_alloc_n(t->ctx, some, sizeof *ids);
+    weft_status st = ids ? WEFT_OK : wf_err_nomem(t->ctx, (size_t)some * sizeof *ids, "a table");
+
+    for (int64_t at = 0; at < seg->type.dim[0] && !st; at += some) {
+        int64_t n = wf_min_i64(some, seg->type.dim[0] - at);
+
+        for (int64_t i = 0; i < n; i++)
+            ids[i] = at + i;
+        st = weft_trainer_rows(t, seg->name, n, ids, rows + at * width);
+    }
+    wf_free(t->ctx, ids);
+    return st;
+}
+
+/* Rows that are as they were are left out: servers hold only those that are not initial ones. */
+static weft_status set_changed(weft_trainer *t, struct wf_work *w, const weft_table *table,
+                               const float *rows, const float *was, float *const *slot)
+{
+    const weft_dist *dist = t->dist;
+    weft_status st = WEFT_OK;
+
+    for (int64_t id = 0; id < table->n_rows && !st; id++) {
+        const float *at[WF_OPTIM_MAX_SLOTS + 1] = {NULL};
+        int64_t first = id * table->width;
+
+        if (memcmp(rows + first, was + first, (size_t)table->width * sizeof *rows) == 0)
+            continue;
+        for (int k = 0; k < table->n_slots; k++)
+            at[k] = slot[k] + first;
+        st = dist->kind.set_rows(dist->self, w, table, weft_trainer_step(t), 1, &id, rows + first,
+                                 at);
+    }
+    return st;
+}
+
+weft_status wf_table_set_values(weft_trainer *t, const struct wf_segment *seg, const float *rows)
+{
+    weft_table table;
+    float *was, *slot[WF_OPTIM_MAX_SLOTS] = {NULL};
+    struct wf_work *w;
+    bool ok;
+    weft_status st = wf_work_get(t, &w); /* it knows how many slots a row has */
+
+    if (st)
+        return st;
+    table = wf_table_of(t->ctx, seg);
+    if (!t->dist->kind.set_rows)
+        return wf_err(WEFT_ENOSUP,
+                      "table '%s' is held by strategy '%s', which does not take values", seg->name,
+                      t->dist->kind.name);
+    if (table.counted)
+        return wf_err(WEFT_ENOSUP,
+                      "table '%s' forgets rows (evict), and servers hold it: they take its rows "
+                      "from a checkpoint of training, which says when each was updated",
+                      seg->name);
+    was = wf_alloc_n(t->ctx, seg->count + 1, sizeof *was);
+    ok = was;
+    for (int k = 0; k < table.n_slots && ok; k++) {
+        slot[k] = wf_alloc_n(t->ctx, seg->count + 1, sizeof *slot[k]);
+        ok = slot[k];
+    }
+    st = ok ? wf_table_dense(t, seg, was, slot, NULL)
+            : wf_err_nomem(t->ctx, (size_t)seg->count * sizeof *was, "a table");
+    if (!st)
+        st = set_changed(t, w, &table, rows, was, slot);
+    for (int k = 0; k < table.n_slots; k++)
+        wf_free(t->ctx, slot[k]);
+    wf_free(t->ctx, was);
     return st;
 }
 
@@ -176,6 +260,11 @@ weft_status wf_remote_new(struct wf_work *w)
             return wf_err(WEFT_ENOSUP,
                           "weight '%s' has a constraint, which needs the whole table, but strategy "
                           "'%s' holds it elsewhere: remove the constraint",
+                          seg->name, w->t->dist->kind.name);
+        if (seg->remote && seg->evict.every && w->t->dist->kind.rows_at)
+            return wf_err(WEFT_ENOSUP,
+                          "weight '%s' forgets rows (evict), and strategy '%s', which holds it, "
+                          "does not: remove evict",
                           seg->name, w->t->dist->kind.name);
     }
     return WEFT_OK;

@@ -71,15 +71,35 @@ weft_status wf_served_set(struct wf_served *s, int var, int64_t t, int64_t n, co
                           const float *rows, const float *const *slot)
 {
     int64_t width = s->opts.rules->var[var].dim[1];
-    const float *at[WF_OPTIM_MAX_SLOTS] = {NULL};
+    bool counted = s->opts.rules->var[var].evict.every > 0;
+    int n_slots = wf_optim_slots(s->opts.rules->optim, s->opts.rules->attrs, NULL,
+                                 (float[WF_OPTIM_MAX_SLOTS]){0});
+    const float *at[WF_OPTIM_MAX_SLOTS + 1] = {NULL};
     weft_status st = WEFT_OK;
 
     s->filled = true;
     for (int64_t i = 0; i < n && !st; i++) {
-        for (int k = 0; k < WF_OPTIM_MAX_SLOTS; k++)
-            at[k] = slot[k] ? slot[k] + i * width : NULL;
+        for (int k = 0; k < n_slots; k++)
+            at[k] = slot[k] + i * width;
+        if (counted)
+            at[n_slots] = slot[n_slots] + i * (int64_t)(sizeof(struct wf_seen) / sizeof(float));
         st = wf_tables_set(tables_of(s, var, ids[i]), var, t, 1, &ids[i], rows + i * width, at);
     }
+    return st;
+}
+
+weft_status wf_served_set_kept(struct wf_served *s, int var, int64_t t, int64_t n,
+                               const int64_t *ids, const float *rows)
+{
+    int64_t width = s->opts.rules->var[var].dim[1];
+    weft_status st = WEFT_OK;
+
+    s->filled = true;
+    for (int k = 0; k < s->cut->n_table_pieces && !st; k++)
+        st = wf_tables_set_kept(s->tables[k], var, t, 0, NULL, NULL);
+    for (int64_t i = 0; i < n && !st; i++)
+        st = wf_tables_set_kept(tables_of(s, var, ids[2 * i]), var, t, 1, &ids[2 * i],
+                                rows + i * width);
     return st;
 }
 

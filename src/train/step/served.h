@@ -25,6 +25,9 @@ weft_status wf_served_rows(const struct wf_served *s, int var, const weft_table 
                            const int64_t *ids, float *rows);
 weft_status wf_served_set(struct wf_served *s, int var, int64_t t, int64_t n, const int64_t *ids,
                           const float *rows, const float *const *slot);
+/* Values that are kept; ids as in wf_tables_set_kept. n 0: the others are. */
+weft_status wf_served_set_kept(struct wf_served *s, int var, int64_t t, int64_t n,
+                               const int64_t *ids, const float *rows);
 void wf_served_each(const struct wf_served *s, int var, wf_tables_fn *fn, void *arg);
 /* The rows are not needed any more. */
 void wf_served_clear(struct wf_served *s);

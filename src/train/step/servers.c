@@ -1,6 +1,7 @@
 /* servers.c - parameter servers as a strategy: this process is a worker, which computes the shards
  * that are its own and pushes what they give; servers add, update, and give the next version. */
 #include "train/step/servers.h"
+#include "train/step/rounds.h"
 
 #include <math.h>
 
@@ -25,7 +26,7 @@ weft_status wf_servers_room(struct wf_servers *s, struct wf_given **out)
     if (!g)
         return wf_err_nomem(s->ctx, sizeof *g, "contribution");
     g->s = s;
-    st = wf_work_room(s->w, &g->given);
+    st = wf_work_room(s->w, NULL, &g->given);
     if (st) {
         wf_free(s->ctx, g);
         return st;
@@ -36,21 +37,33 @@ weft_status wf_servers_room(struct wf_servers *s, struct wf_given **out)
 
 /* ---- parameters that somebody changes between steps ------------------------------------------ */
 
+float *wf_servers_vector(const struct wf_servers *s)
+{
+    return s->w->round ? s->w->round->base : s->w->now.params;
+}
+
 weft_status wf_servers_params(struct wf_servers *s)
 {
     weft_status st;
 
     if (!s->elsewhere)
         return WEFT_OK;
-    st = wf_ps_worker_read(s->worker, s->version, s->w->now.params);
+    st = wf_ps_worker_read(s->worker, s->version, wf_servers_vector(s));
     s->elsewhere = st != WEFT_OK;
+    if (!st && s->w->round)
+        wf_round_load(s->w->round);
     return st;
 }
 
 /* The trainer's own vector is read. */
 static weft_status bring_params(void *arg, unsigned parts)
 {
-    return parts & WF_PART_PARAMS ? wf_servers_params(arg) : WEFT_OK;
+    struct wf_servers *s = arg;
+    unsigned held = WF_PART_PARAMS;
+
+    if (s->w->round)
+        held |= WF_PART_SLOTS | WF_PART_TABLES;
+    return parts & held ? wf_servers_params(s) : WEFT_OK;
 }
 
 static uint32_t checksum(struct wf_servers *s)
@@ -70,7 +83,7 @@ static void watch(void *arg, unsigned parts)
     struct wf_servers *s = arg;
     unsigned watched = wf_calling == s->w->t ? WF_PART_PARAMS | WF_PART_STATE : WF_PART_PARAMS;
 
-    if (s->watched || !(parts & watched))
+    if (s->watched || !(parts & watched) || (s->w->round && s->w->round->inside))
         return;
     s->watched = true;
     s->was = checksum(s);
@@ -113,24 +126,28 @@ static weft_status set_job(struct wf_servers *s, weft_work *w)
     struct wf_cut *cut;
     weft_status st;
 
-    job->rules = w->rules;
+    st = wf_servers_place(w, wf_spec_count(&s->spec, WF_ROLE_SERVER), &s->place);
+    if (w->round)
+        wf_round_place(w->round);
+    job->rules = w->round ? w->round->job : w->rules;
     job->cut_bytes = s->piece_bytes;
     job->logs = w->logged;
-    job->logs.n_slots = slots_of(w);
-    job->n_logs = wf_logs_step(&w->rules, &job->logs);
-    job->plan = (struct wf_ps_plan){.n_shards = w->t->shards * w->t->accumulate,
-                                    .n_rounds = wf_ps_rounds(&w->rules),
-                                    .n_blocks = wf_cut_blocks(&w->rules),
+    job->logs.n_slots = s->leased ? 0 : slots_of(w);
+    job->n_logs = wf_logs_step(&job->rules, &job->logs);
+    job->plan = (struct wf_ps_plan){.n_shards = w->t->shards * (w->round ? 1 : w->t->accumulate),
+                                    .n_rounds = wf_ps_rounds(&job->rules),
+                                    .n_blocks = wf_cut_blocks(&job->rules),
                                     .retry_ns = s->spec.retry_ns,
                                     .n_steps = INT64_MAX / 4};
-    st = wf_servers_place(w, wf_spec_count(&s->spec, WF_ROLE_SERVER), &s->place);
+    if (!st && s->leased)
+        st = wf_servers_plan_leases(s, w);
     if (!st)
         st = wf_cut_new(s->ctx, &job->rules, job->cut_bytes, &cut);
     if (st)
         return st;
     job->plan.n_pieces = cut->n_pieces;
     wf_cut_free(cut);
-    s->sums = wf_alloc_n(s->ctx, w->rules.n_sums + job->n_logs + 1, sizeof *s->sums);
+    s->sums = wf_alloc_n(s->ctx, job->rules.n_sums + job->n_logs + 1, sizeof *s->sums);
     s->start =
         wf_alloc_n(s->ctx, wf_servers_marks(s) + WF_PS_TOTALS + 2 * wf_logs_totals(&job->logs) + 1,
                    sizeof *s->start);
@@ -142,7 +159,7 @@ void wf_servers_put_start(struct wf_servers *s, const weft_work *w)
     double *marks = s->start + wf_servers_marks(s);
 
     wf_work_put_sums(w, s->start, marks + WF_PS_TOTALS);
-    marks[WF_PS_BATCHES] = (double)w->t->began_at;
+    marks[WF_PS_BATCHES] = (double)(w->t->began_at * wf_servers_leases(s));
     marks[WF_PS_CONTROL] = -1;
     marks[WF_PS_STEP] = (double)weft_trainer_step(w->t);
     marks[WF_PS_GROWTH] = w->b->scaled ? (double)w->t->scale.growth : 0;
@@ -195,12 +212,18 @@ static bool may_map(const struct wf_servers *s)
     return false;
 }
 
+/* That contributions are taken from. */
+static struct wf_tree *tree_of(const struct wf_servers *s)
+{
+    return s->w->round ? &s->w->round->tree : &s->w->tree;
+}
+
 /* Memory for contributions, if a server may be on this host. */
 static weft_status open_slots(struct wf_servers *s)
 {
-    weft_status st = may_map(s) ? wf_ps_slots_new(s->ctx, &s->w->rules, &s->slots) : WEFT_OK;
+    weft_status st = may_map(s) ? wf_ps_slots_new(s->ctx, &s->job.rules, &s->slots) : WEFT_OK;
 
-    s->w->tree.memory = s->slots ? wf_ps_slots_memory(s->slots) : NULL;
+    tree_of(s)->memory = s->slots ? wf_ps_slots_memory(s->slots) : NULL;
     return st;
 }
 
@@ -209,7 +232,7 @@ weft_status wf_servers_renew(struct wf_servers *s)
 {
     if (!s->slots)
         return WEFT_OK;
-    wf_tree_trim(&s->w->tree);
+    wf_tree_trim(tree_of(s));
     wf_ps_slots_chain(s->slots, s->old);
     s->old = s->slots;
     s->slots = NULL;
@@ -226,7 +249,7 @@ static weft_status open_tables(struct wf_servers *s, weft_work *w)
     if (s->tables_of == w)
         return WEFT_OK;
     s->tables_of = w;
-    return wf_served_new(s->ctx, &w->rules, s->piece_bytes, &s->tables);
+    return w->round ? WEFT_OK : wf_served_new(s->ctx, &w->rules, s->piece_bytes, &s->tables);
 }
 
 static void is_asked(void *arg, enum wf_ps_asked what)
@@ -237,12 +260,18 @@ static void is_asked(void *arg, enum wf_ps_asked what)
         s->asked(s->call_arg, (weft_ps_asked)what);
 }
 
+static bool is_interrupted(void *arg)
+{
+    return wf_interrupted(((const struct wf_servers *)arg)->w->t);
+}
+
 weft_status wf_servers_begin(struct wf_servers *s, weft_work *w, int64_t t)
 {
     struct wf_ps_worker_opts o = {.job = &s->job,
-                                  .start = t,
                                   .backup = s->backup,
+                                  .cache_bytes = (s->row_cache_bytes + 1) / 2, /* generations */
                                   .asked = is_asked,
+                                  .interrupted = is_interrupted,
                                   .asked_arg = s,
                                   .release = release,
                                   .arg = s};
@@ -255,6 +284,7 @@ weft_status wf_servers_begin(struct wf_servers *s, weft_work *w, int64_t t)
     if (s->worker)
         return WEFT_OK;
     s->w = w;
+    o.start = t = wf_servers_lease_at(s, t);
     st = weft_work_replicas(w, 1);
     if (!st)
         st = open_tables(s, w);
@@ -262,6 +292,8 @@ weft_status wf_servers_begin(struct wf_servers *s, weft_work *w, int64_t t)
         st = set_job(s, w);
     if (!st)
         st = wf_work_open(w, WF_PART_PARAMS | WF_PART_SLOTS | WF_PART_STATE);
+    if (!st && w->round)
+        st = wf_round_save(w->round);
     if (!st)
         st = list_segments(s, store);
     if (!st)
@@ -269,9 +301,9 @@ weft_status wf_servers_begin(struct wf_servers *s, weft_work *w, int64_t t)
     if (st)
         return st;
     o.slots = s->slots;
-    o.params = w->now.params;
-    o.n_slots =
-        wf_optim_slots(w->rules.optim, w->rules.attrs, NULL, (float[WF_OPTIM_MAX_SLOTS]){0});
+    o.params = wf_servers_vector(s);
+    o.n_slots = wf_optim_slots(s->job.rules.optim, s->job.rules.attrs, NULL,
+                               (float[WF_OPTIM_MAX_SLOTS]){0});
     memcpy(o.slot, w->now.slot, sizeof o.slot);
     wf_servers_put_start(s, w);
     o.sums = s->start;
@@ -341,8 +373,11 @@ static weft_status compute_at(struct wf_servers *s, weft_work *w, int64_t t, int
                               struct wf_ps_given *what, weft_given *out)
 {
     struct wf_replica *r = &w->replica[0];
-    weft_status st = w->b->fit->store->home ? WEFT_OK : bind_version(s, t, r);
+    weft_status st;
 
+    if (w->round) /* on a copy */
+        return weft_work_compute(w, 0, shard, out);
+    st = w->b->fit->store->home ? WEFT_OK : bind_version(s, t, r);
     if (st)
         return st;
     s->runs = r;
@@ -353,18 +388,43 @@ static weft_status compute_at(struct wf_servers *s, weft_work *w, int64_t t, int
     return st;
 }
 
+/* What the contributions to a step say of it. */
+static void put_mark(const struct wf_servers *s, const weft_work *w, struct wf_ps_given *what)
+{
+    const struct wf_round *r = w->round;
+
+    what->rate = w->b->rate.id && !r ? (double)w->t->rate : NAN;
+    what->mark = (struct wf_ps_mark){.control = wf_ps_worker_taken(s->worker),
+                                     .fresh = w->t->mean_weight == 0,
+                                     .step = weft_trainer_step(w->t)};
+    if (!r)
+        return;
+    what->mark.kind = w->t->merging == WF_MERGE_MODELS ? WF_PS_MODELS : WF_PS_UPDATE;
+    what->mark.step += r->n_batches - 1;
+}
+
+/* Sums of a contribution, then its logs. */
+static void put_sums(struct wf_servers *s, const weft_work *w, int shard, const weft_given *given)
+{
+    int64_t n = s->job.rules.n_sums, batch = shard / w->t->shards;
+
+    memset(s->sums, 0, (size_t)(n + s->job.n_logs) * sizeof *s->sums);
+    if (w->round)
+        n = w->round->rules.n_sums;
+    memcpy(s->sums, given->gradients->sums, (size_t)n * sizeof *s->sums);
+    if (!w->round)
+        memcpy(s->sums + n + batch * w->log_rules.n_sums, given->logs->sums,
+               (size_t)w->log_rules.n_sums * sizeof *s->sums);
+}
+
 static weft_status compute_one(struct wf_servers *s, weft_work *w, int64_t t, int shard)
 {
-    const struct wf_rules *r = &w->rules;
     struct wf_given *g = wf_alloc(s->ctx, sizeof *g);
-    struct wf_ps_given what = {.rate = w->b->rate.id ? (double)w->t->rate : NAN,
-                               .mark = {.control = wf_ps_worker_taken(s->worker),
-                                        .fresh = w->t->mean_weight == 0,
-                                        .step = weft_trainer_step(w->t)}};
-    int64_t n = r->n_sums, batch = shard / w->t->shards;
+    struct wf_ps_given what = {.dense = NULL};
     weft_status st;
 
-    if (shard >= w->first + w->t->shards) { /* the last step may have fewer batches */
+    put_mark(s, w, &what);
+    if (!w->round && shard >= w->first + w->t->shards) { /* the last step may have fewer batches */
         wf_free(s->ctx, g);
         return wf_ps_worker_give(s->worker, t, shard, &what);
     }
@@ -375,7 +435,8 @@ static weft_status compute_one(struct wf_servers *s, weft_work *w, int64_t t, in
     st = compute_at(s, w, t, shard, &what, &g->given);
     if (st) {
         /* A program read parameters too late: all shards of this step are there. */
-        bool late = st == WEFT_ESTATE && w->by_hand.give && wf_ps_worker_version(s->worker) > t,
+        bool late = st == WEFT_ESTATE &&
+                    (w->round || (w->by_hand.give && wf_ps_worker_version(s->worker) > t)),
              dropped = s->dropped || late;
 
         s->dropped = false;
@@ -391,10 +452,7 @@ static weft_status compute_one(struct wf_servers *s, weft_work *w, int64_t t, in
     }
     if (!g->given.gradients->finite)
         what.mark.kind = WF_PS_SKIPPED;
-    memset(s->sums, 0, (size_t)(n + s->job.n_logs) * sizeof *s->sums);
-    memcpy(s->sums, g->given.gradients->sums, (size_t)n * sizeof *s->sums);
-    memcpy(s->sums + n + batch * w->log_rules.n_sums, g->given.logs->sums,
-           (size_t)w->log_rules.n_sums * sizeof *s->sums);
+    put_sums(s, w, shard, &g->given);
     what.dense = g->given.gradients->dense;
     what.sums = s->sums;
     what.rows = g->given.gradients->rows;
@@ -424,13 +482,18 @@ weft_status wf_servers_ready(void *self, const weft_range *range, int64_t t, int
     what = *s->what;
     what.dense = gradients;
     what.sums = sums;
+    if (s->leased)
+        return wf_servers_lease_ready(s, var, &what);
     return wf_ps_worker_ready(s->worker, s->version, (int)number, var, w->reached, &what);
 }
 
 weft_status wf_servers_compute(void *self, weft_work *w, int64_t t, int64_t first, int64_t n)
 {
     struct wf_servers *s = self;
-    weft_status st = wf_servers_begin(s, w, t);
+    weft_status st =
+        s->leased ? wf_err(WEFT_ENOSUP, "asynchronous training needs fit, or parameter calls: "
+                                        "steps by hand need consistency 'sync'")
+                  : wf_servers_begin(s, w, t);
 
     if (!st)
         st = check_unchanged(s);
@@ -453,7 +516,7 @@ weft_status wf_servers_compute(void *self, weft_work *w, int64_t t, int64_t firs
  * looks at all of them, so all of them say the same. */
 static weft_status check_finite(struct wf_servers *s, int64_t t)
 {
-    const struct wf_rules *r = &s->w->rules;
+    const struct wf_rules *r = &s->job.rules;
 
     for (int v = 0; v < r->n_vars; v++) {
         const float *x = r->var[v].table ? NULL : wf_ps_worker_var(s->worker, t, v);
@@ -495,6 +558,8 @@ weft_status wf_servers_apply(void *self, weft_work *w, int64_t t)
         return st == WEFT_ESTATE ? wf_servers_give_up(s, t, WF_PS_REJOIN) : st;
     sums = wf_ps_worker_sums(s->worker);
     marks = sums + wf_servers_marks(s);
+    if (w->round)
+        return wf_round_took(w->round, sums, marks + WF_PS_TOTALS, (int64_t)marks[WF_PS_STEP]);
     return wf_work_took(w, sums, marks + WF_PS_TOTALS, marks[WF_PS_KIND] == WF_PS_UPDATE);
 }
 
@@ -507,7 +572,9 @@ weft_status wf_servers_bring(void *self, weft_work *w, int64_t t)
     if (s->tables)
         s->tables->filled = true;
     (void)t;
-    return wf_ps_worker_slots(s->worker, s->version);
+    if (w->round)
+        return wf_servers_params(s);
+    return wf_ps_worker_slots(s->worker, s->version * wf_servers_leases(s));
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -573,6 +640,26 @@ weft_status wf_servers_set_rows(void *self, weft_work *w, const weft_table *tabl
     return wf_served_set(s->tables, var, t, n, ids, rows, slot);
 }
 
+void wf_dist_drop_rows(weft_trainer *t)
+{
+    struct wf_servers *s = t->dist->self;
+
+    if (wf_dist_together(t) && !s->worker)
+        wf_served_clear(s->tables);
+}
+
+weft_status wf_dist_set_kept(weft_trainer *t, weft_work *w, const struct wf_segment *seg, int64_t n,
+                             const int64_t *ids, const float *rows)
+{
+    struct wf_servers *s = t->dist->self;
+    int var = wf_served_var(&w->rules, seg->name);
+    weft_status st = open_tables(s, w);
+
+    if (st || var < 0)
+        return st;
+    return wf_served_set_kept(s->tables, var, weft_trainer_step(t), n, ids, rows);
+}
+
 void wf_servers_leave(void *self, weft_work *w)
 {
     struct wf_servers *s = self;
@@ -589,6 +676,7 @@ void wf_servers_leave(void *self, weft_work *w)
         wf_servers_params(s); /* of the last step that is complete */
     s->elsewhere = false;
     wf_servers_drop_origin(s);
+    wf_servers_drop_set(s);
     wf_ps_worker_stop(s->worker);
     s->worker = NULL;
     s->w->b->fit->store->watch = NULL;

@@ -1,6 +1,7 @@
 /* servers_back.c - a job of parameter servers goes back: servers have died with the only copy of
  * parameters. The trainer of each worker gets an earlier version, and servers get it from workers,
  * as when a job begins. */
+#include "train/step/rounds.h"
 #include "train/step/servers.h"
 
 /* The version that the trainer began with. */
@@ -50,7 +51,7 @@ static void *copy(weft_ctx *ctx, const void *from, int64_t bytes)
 weft_status wf_servers_keep_origin(struct wf_servers *s)
 {
     const struct wf_store *store = s->w->b->fit->store;
-    int64_t n = s->w->rules.n_dense, bytes = n * (int64_t)sizeof(float);
+    int64_t n = s->job.rules.n_dense, bytes = n * (int64_t)sizeof(float);
     struct wf_servers_origin *o;
     bool ok;
 
@@ -59,8 +60,8 @@ weft_status wf_servers_keep_origin(struct wf_servers *s)
     o = s->origin = wf_alloc(s->ctx, sizeof *o);
     if (!o)
         return wf_err_nomem(s->ctx, sizeof *o, "parameters");
-    o->step = s->version;
-    o->params = copy(s->ctx, s->w->now.params, bytes);
+    o->step = wf_servers_step_at(s, s->version);
+    o->params = copy(s->ctx, wf_servers_vector(s), bytes);
     o->state = copy(s->ctx, store->state, store->n_state);
     ok = o->params && o->state;
     for (int k = 0; k < s->opts.n_slots && ok; k++)
@@ -79,7 +80,10 @@ bool wf_dist_goes_back(weft_trainer *t, int64_t *step)
 {
     const struct wf_servers *s = servers_of(t);
 
-    return s->worker && wf_ps_worker_restores(s->worker, step);
+    if (!s->worker || !wf_ps_worker_restores(s->worker, step))
+        return false;
+    *step = wf_servers_step_at(s, *step);
+    return true;
 }
 
 void wf_dist_back_begin(weft_trainer *t)
@@ -87,6 +91,7 @@ void wf_dist_back_begin(weft_trainer *t)
     struct wf_servers *s = servers_of(t);
 
     wf_work_drop(s->w);
+    wf_servers_drop_set(s);
     t->pending = t->drawn = 0;
     s->elsewhere = s->turned = s->dropped = false;
     s->goes_back = true;
@@ -98,13 +103,15 @@ bool wf_dist_back_origin(weft_trainer *t, int64_t step)
     struct wf_servers *s = servers_of(t);
     const struct wf_servers_origin *o = s->origin;
     struct wf_store *store = s->w->b->fit->store;
-    size_t bytes = (size_t)s->w->rules.n_dense * sizeof(float);
+    size_t bytes = (size_t)s->job.rules.n_dense * sizeof(float);
 
     if (!o || o->step != step || wf_store_pull(store, WF_PART_ALL) ||
         wf_work_open(s->w, WF_PART_PARAMS | WF_PART_SLOTS | WF_PART_STATE))
         return false;
     wf_store_touch(store, WF_PART_ALL);
-    memcpy(s->w->now.params, o->params, bytes);
+    memcpy(wf_servers_vector(s), o->params, bytes);
+    if (s->w->round)
+        wf_round_load(s->w->round);
     for (int k = 0; k < s->opts.n_slots; k++)
         if (o->slot[k])
             memcpy(s->w->now.slot[k], o->slot[k], bytes);
@@ -123,6 +130,9 @@ weft_status wf_dist_back_end(weft_trainer *t, int64_t step, bool *again)
     weft_status st = wf_work_open(s->w, WF_PART_PARAMS | WF_PART_SLOTS | WF_PART_STATE);
 
     *again = false;
+    step = wf_servers_lease_at(s, step);
+    if (!st && s->w->round)
+        st = wf_round_save(s->w->round);
     if (st)
         return st;
     wf_servers_put_start(s, s->w);
@@ -137,12 +147,14 @@ void wf_dist_saved(weft_trainer *t, int64_t step)
     struct wf_servers *s = servers_of(t);
 
     if (s->worker)
-        wf_ps_worker_saved(s->worker, step);
+        wf_ps_worker_saved(s->worker, wf_servers_lease_at(s, step));
 }
 
 int64_t wf_dist_kept(const weft_trainer *t)
 {
     const struct wf_servers *s = servers_of(t);
 
-    return s->worker ? wf_ps_worker_kept(s->worker) : -1;
+    int64_t at = s->worker ? wf_ps_worker_kept(s->worker) : -1;
+
+    return at < 0 ? at : wf_servers_step_at(s, at);
 }

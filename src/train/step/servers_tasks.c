@@ -23,6 +23,7 @@ void wf_servers_close(void *self)
     wf_tls_free(s->tls);
     wf_ps_slots_free(s->slots);
     wf_ps_slots_free(s->old);
+    wf_servers_free_leases(s);
     wf_free(s->ctx, s->at[0]);
     wf_free(s->ctx, s->at[1]);
     wf_served_free(s->tables);
@@ -78,6 +79,9 @@ static weft_status check_slow(const weft_ps_opts *o)
     if (!(o->stall_timeout_s < 1e9))
         return wf_err(WEFT_EINVAL, "parameter servers: stall_timeout_s %g is not a time in seconds",
                       o->stall_timeout_s);
+    if (o->row_cache_bytes < 0)
+        return wf_err(WEFT_EINVAL, "weft_ps_opts: row_cache_bytes is %lld; 0 is 64 MiB",
+                      (long long)o->row_cache_bytes);
     if (o->backup < 0)
         return wf_err(WEFT_EINVAL, "weft_ps_opts: backup is %d; 0 is never", o->backup);
     return WEFT_OK;
@@ -325,9 +329,16 @@ weft_status wf_servers_open(weft_ctx *ctx, void *arg, void **self, int *replicas
     s->piece_bytes = o.piece_bytes ? o.piece_bytes : WF_PIECE_BYTES;
     s->place = wf_servers_rule(ctx, &o);
     s->backup = o.backup;
+    s->row_cache_bytes = o.row_cache_bytes;
     s->asked = o.asked;
     s->call_arg = o.call_arg;
+    s->lease = s->epoch_at = -1;
     set_times(&o, &s->spec);
+    st = wf_consistency_read(o.consistency, &s->leased, &s->stale);
+    if (st) {
+        wf_free(ctx, s);
+        return st;
+    }
     st = o.cluster ? join(s, &o) : read_classic(s, &o, 1);
     if (!st)
         st = o.cluster ? read_classic(s, &o, wf_spec_count(&s->spec, WF_ROLE_WORKER))
@@ -337,7 +348,7 @@ weft_status wf_servers_open(weft_ctx *ctx, void *arg, void **self, int *replicas
         return st;
     }
     *self = s;
-    *replicas = wf_spec_count(&s->spec, WF_ROLE_WORKER);
+    *replicas = s->n_workers = wf_spec_count(&s->spec, WF_ROLE_WORKER);
     *local = 1;
     *first = s->task[s->self].index;
     return WEFT_OK;
@@ -353,6 +364,8 @@ weft_status weft_dist_count(const weft_dist *d, weft_dist_counts *out)
 
         take_counts(&n, &c);
         c.shards = s->computed;
+        c.staleness = n.stale.n ? (double)n.stale.sum / (double)n.stale.n : 0;
+        c.staleness_most = n.stale.most;
     }
     return wf_opts_give(out, out->size, &c, sizeof c, "weft_dist_counts");
 }

@@ -30,6 +30,12 @@ static weft_status rejoin(struct wf_servers *s, int64_t t)
     return wf_ps_worker_start(s->ctx, &s->spec, s->self, &s->opts, &s->worker);
 }
 
+static weft_status ask_turn(struct wf_servers *s, const struct wf_ps_ask *ask,
+                            enum wf_ps_next *next)
+{
+    return s->leased ? wf_servers_lease_turn(s, next) : wf_ps_worker_turn(s->worker, ask, next);
+}
+
 /* What a worker is told, as the loop understands it; joining again takes place here. */
 static weft_status turn_of(struct wf_servers *s, const struct wf_ps_ask *ask, enum wf_ps_next next,
                            enum wf_turn *turn)
@@ -39,7 +45,7 @@ static weft_status turn_of(struct wf_servers *s, const struct wf_ps_ask *ask, en
     while (!st && next == WF_PS_REJOIN) {
         st = rejoin(s, ask->t);
         if (!st)
-            st = wf_ps_worker_turn(s->worker, ask, &next);
+            st = ask_turn(s, ask, &next);
     }
     if (!st && next == WF_PS_RESTORE) /* fit goes back, others cannot */
         return wf_err(s->led ? WEFT_ECANCEL : WEFT_EPEER,
@@ -50,6 +56,12 @@ static weft_status turn_of(struct wf_servers *s, const struct wf_ps_ask *ask, en
             : next == WF_PS_MOVED ? WF_TURN_MOVED
                                   : WF_TURN_GO;
     return st;
+}
+
+weft_status wf_servers_turn_of(struct wf_servers *s, int64_t t, enum wf_ps_next next,
+                               enum wf_turn *turn)
+{
+    return turn_of(s, &(struct wf_ps_ask){.t = t, .expects = true}, next, turn);
 }
 
 /* The step cannot be finished as it was begun. */
@@ -131,7 +143,7 @@ weft_status wf_dist_turn(weft_trainer *t, bool expects, bool wants, enum wf_turn
     ask.t = s->version;
     s->led = true;
     s->turned = false;
-    st = wf_ps_worker_turn(s->worker, &ask, &next);
+    st = ask_turn(s, &ask, &next);
     return st ? st : turn_of(s, &ask, next, turn);
 }
 
@@ -147,7 +159,10 @@ weft_status wf_dist_decide(weft_trainer *t, const char *p, int64_t n, enum wf_tu
 
 weft_status wf_dist_record(weft_trainer *t, char **p, int64_t *n, int64_t *at)
 {
-    return wf_ps_worker_record(((struct wf_servers *)t->dist->self)->worker, p, n, at);
+    struct wf_servers *s = t->dist->self;
+
+    wf_servers_drop_set(s); /* another worker has decided */
+    return wf_ps_worker_record(s->worker, p, n, at);
 }
 
 weft_status wf_dist_seek(weft_trainer *t, int64_t *batch)
@@ -172,7 +187,7 @@ weft_status wf_dist_save(weft_trainer *t, struct wf_ps_save **out)
     struct wf_servers *s;
     weft_status st = join_of(t, &s);
 
-    return st ? st : wf_ps_save_begin(s->worker, wf_dist_at(t), out);
+    return st ? st : wf_ps_save_begin(s->worker, wf_dist_at(t) * wf_servers_leases(s), out);
 }
 
 bool wf_dist_decides(weft_trainer *t)

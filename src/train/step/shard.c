@@ -1,5 +1,8 @@
 /* shard.c - one shard of a step as a contribution, and what becomes of the sum of all. */
+#include "merge/lane.h"
 #include "train/step/dist.h"
+#include "train/step/rounds.h"
+#include "train/step/there.h"
 
 /* ---- one shard ------------------------------------------------------------------------------- */
 
@@ -28,6 +31,8 @@ void wf_work_drop(struct wf_work *w)
     if (w->began)
         wf_snapshot_restore(w->start);
     w->began = false;
+    if (w->round)
+        wf_round_drop(w->round);
     wf_tree_clear(&w->tree);
     wf_tree_clear(&w->log_tree);
 }
@@ -39,6 +44,9 @@ static void feed_scale(const struct wf_work *w, struct wf_replica *r)
         return;
     r->scale = wf_scale_now(w->t);
     r->feeds[w->b->n_feeds_test] = (weft_tensor){.dtype = WEFT_F32, .data = &r->scale};
+    r->unscale = 1 / r->scale;
+    if (w->unscales)
+        r->feeds[w->b->n_feeds_test + 1] = (weft_tensor){.dtype = WEFT_F32, .data = &r->unscale};
 }
 
 /* State begins each shard with its value from before the step. A replica that works on the
@@ -146,12 +154,26 @@ static weft_status take_rows(const struct wf_work *w, const struct wf_replica *r
     return st;
 }
 
-weft_status wf_work_room(struct wf_work *w, weft_given *out)
+/* Room on the device of a replica: its next run may write it. */
+static weft_status room_there(struct wf_work *w, const struct wf_replica *r, weft_given *out)
+{
+    weft_status st = wf_tree_take_away(&w->tree, r->lane, &out->gradients);
+
+    return st ? st : wf_lane_reuse(out->gradients, wf_away_stream(r->fn));
+}
+
+weft_status wf_work_room(struct wf_work *w, const struct wf_replica *r, weft_given *out)
 {
     weft_status st;
 
+    *out = (weft_given){.gradients = NULL};
     pthread_mutex_lock(&w->lock);
-    st = wf_tree_take(&w->tree, &out->gradients);
+    if (w->round && !w->round->inside) {
+        st = wf_tree_take(&w->round->tree, &out->gradients);
+        pthread_mutex_unlock(&w->lock);
+        return st;
+    }
+    st = r && r->lane ? room_there(w, r, out) : wf_tree_take(&w->tree, &out->gradients);
     if (!st)
         st = wf_tree_take(&w->log_tree, &out->logs);
     pthread_mutex_unlock(&w->lock);
@@ -204,7 +226,8 @@ static weft_status on_ready(void *arg, int32_t segment, int32_t group)
     weft_range range = range_of(t->w, segment, group);
     float *g = t->to->dense + group * t->w->rules.n_dense + range.offset;
 
-    if (t->scale != 0) /* that of a scaled loss: divided by the scale, and checked */
+    if (t->scale != 0 &&
+        !t->w->unscales) /* that of a scaled loss: divided by the scale, and checked */
         t->to->finite &= wf_scale_take(g, g, range.count, 1 / t->scale);
     if (!d->kind.ready)
         return WEFT_OK;
@@ -258,15 +281,17 @@ static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, 
     const weft_strategy *s = &w->t->dist->kind;
     struct told told = {w, weft_trainer_step(w->t), number, w->scale.id ? r->scale : 0,
                         out->gradients};
-    struct wf_hooks hooks = {
-        &told, s->need ? on_need : NULL, s->ready || w->scale.id ? on_ready : NULL,
-        s->need_rows ? on_need_rows : NULL, s->want_rows ? on_want_rows : NULL};
+    struct wf_hooks hooks = {&told, s->need ? on_need : NULL,
+                             s->ready || (w->scale.id && !w->unscales) ? on_ready : NULL,
+                             s->need_rows ? on_need_rows : NULL,
+                             s->want_rows ? on_want_rows : NULL};
     struct wf_run at = {.step = told.step,
                         .shard = (int)(w->key + number - w->first),
                         .base = {.params = r->params,
                                  .at = r->at,
                                  .binding = r->binding,
                                  .grads = out->gradients->dense,
+                                 .grads_away = out->gradients->away.dense,
                                  .state = r->state},
                         .hooks = hooks.need || hooks.ready || hooks.need_rows ? &hooks : NULL};
     weft_status st = begin_state(w, r);
@@ -274,7 +299,8 @@ static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, 
     if (st)
         return st;
     r->n = n;
-    clear_unreached(w, out->gradients);
+    if (!r->lane) /* there they are zeros from the beginning */
+        clear_unreached(w, out->gradients);
     for (int i = 0; i < w->n_fetches; i++)
         r->fetch[i] = (weft_tensor){.data = NULL};
     st = wf_fn_run_at(r->fn, &at, r->feeds, r->fetch);
@@ -282,6 +308,8 @@ static weft_status run(struct wf_work *w, struct wf_replica *r, int64_t number, 
         st = take_rows(w, r, out->gradients);
     if (st)
         return st;
+    if (w->at_finite >= 0)
+        out->gradients->finite &= *(const bool *)r->fetch[w->at_finite].data;
     if (w->scale.id)
         unscale_rows(w, r->scale, out->gradients);
     if (s->ready_rows)
@@ -306,13 +334,15 @@ weft_status weft_work_compute(weft_work *w, int replica, int64_t number, weft_gi
     *out = (weft_given){.gradients = NULL};
     if (w->by_hand.give)
         return w->by_hand.give(w->by_hand.arg, number, out);
+    if (w->round && !w->round->inside)
+        return wf_round_compute(w->round, number, out);
     if (replica < 0 || replica >= w->n_replicas || l < 0 || l >= shards)
         return wf_err(WEFT_ERANGE, "shard %lld of this batch, replica %d", (long long)l, replica);
     if (n == 0)
         return WEFT_OK;
     st = wf_work_feeds(w, r, l, from, n, &held);
     if (!st)
-        st = wf_work_room(w, out);
+        st = wf_work_room(w, r, out);
     if (!st) {
         feed_scale(w, r);
         st = run(w, r, number, n, out);
@@ -325,8 +355,10 @@ weft_status weft_work_compute(weft_work *w, int replica, int64_t number, weft_gi
 
 void weft_work_give(struct wf_work *w, weft_given *given)
 {
+    bool round = w->round && given->gradients && given->gradients->rules == &w->round->rules;
+
     pthread_mutex_lock(&w->lock);
-    wf_tree_give(&w->tree, given->gradients);
+    wf_tree_give(round ? &w->round->tree : &w->tree, given->gradients);
     wf_tree_give(&w->log_tree, given->logs);
     pthread_mutex_unlock(&w->lock);
     *given = (weft_given){.gradients = NULL};
@@ -338,10 +370,10 @@ weft_status weft_work_put(struct wf_work *w, int64_t number, weft_given *given)
     weft_status st;
 
     pthread_mutex_lock(&w->lock);
-    st = wf_tree_put(&w->tree, 0, number, given->gradients);
+    st = wf_tree_put(w->round ? &w->round->tree : &w->tree, 0, number, given->gradients);
     if (st)
         wf_tree_give(&w->log_tree, given->logs);
-    else
+    else if (!w->round) /* logs of a round are among its sums */
         st = wf_tree_put(&w->log_tree, 0, number, given->logs);
     pthread_mutex_unlock(&w->lock);
     wf_fpmode_leave(mode);
@@ -362,12 +394,35 @@ weft_status wf_work_open(struct wf_work *w, unsigned parts)
 
 /* ---- the sum of all -------------------------------------------------------------------------- */
 
-weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out)
+void wf_work_quiet(struct wf_work *w)
 {
-    struct wf_contribution *sum = NULL;
-    uint64_t mode = wf_fpmode_enter(w->ctx->flush_denormals);
-    weft_status st = wf_tree_sum(&w->tree, &sum);
+    for (int i = 0; i < w->n_replicas; i++)
+        if (w->replica[i].lane)
+            wf_lane_quiet(w->replica[i].lane);
+}
 
+/* The sum of all; NULL: there are no samples. */
+static weft_status sum_of(struct wf_work *w, struct wf_contribution **sum)
+{
+    uint64_t mode = wf_fpmode_enter(w->ctx->flush_denormals);
+    weft_status st = wf_tree_sum(&w->tree, sum);
+
+    wf_fpmode_leave(mode);
+    return st;
+}
+
+/* The mean of a sum, which is given back if this fails. */
+static weft_status mean_of(struct wf_work *w, struct wf_contribution *sum,
+                           struct wf_contribution **out)
+{
+    uint64_t mode = wf_fpmode_enter(w->ctx->flush_denormals);
+    weft_status st = WEFT_OK;
+
+    if (sum && sum->away.lane) {
+        st = wf_tree_bring(&w->tree, NULL, &sum);
+        if (!st)
+            wf_work_quiet(w);
+    }
     if (!st && !sum) { /* no samples: the gradient is 0 */
         st = wf_tree_take(&w->tree, &sum);
         if (!st)
@@ -384,6 +439,14 @@ weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out)
     }
     *out = sum;
     return WEFT_OK;
+}
+
+weft_status wf_work_mean(struct wf_work *w, struct wf_contribution **out)
+{
+    struct wf_contribution *sum = NULL;
+    weft_status st = sum_of(w, &sum);
+
+    return st ? st : mean_of(w, sum, out);
 }
 
 /* The batch's part in the sums of the pass. */
@@ -482,6 +545,12 @@ static weft_status trapped_step(struct wf_work *w, const struct wf_contribution 
     return st;
 }
 
+static weft_status not_finite(struct wf_work *w)
+{
+    return w->b->scaled ? wf_scale_skip(w->t)
+                        : wf_err(WEFT_ENUMERIC, "apply: a gradient is not finite");
+}
+
 weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, const bool *chosen)
 {
     weft_trainer *t = w->t;
@@ -492,13 +561,14 @@ weft_status wf_work_step(struct wf_work *w, const struct wf_contribution *mean, 
     weft_status st;
 
     if (!mean->finite)
-        return w->b->scaled ? wf_scale_skip(t)
-                            : wf_err(WEFT_ENUMERIC, "apply: a gradient is not finite");
+        return not_finite(w);
     st = wf_work_open(w, WF_PART_PARAMS | WF_PART_SLOTS | WF_PART_TABLES);
     if (st)
         return st;
     mode = wf_fpmode_enter(t->ctx->flush_denormals);
     st = t->trap ? trapped_step(w, mean, &step) : update(w, mean, &step);
+    if (!st)
+        st = wf_evict_step(w, mean, &step);
     wf_fpmode_leave(mode);
     if (st)
         return st;
@@ -513,17 +583,37 @@ void wf_work_done(struct wf_work *w)
         wf_scale_good(w->t);
 }
 
+/* The same step in the memory of the trainer's device. */
+static weft_status step_there(struct wf_work *w, struct wf_contribution **sum)
+{
+    weft_status st;
+
+    if (!(*sum)->finite)
+        return not_finite(w);
+    st = wf_there_step(w, sum);
+    if (!st)
+        wf_work_done(w);
+    return st;
+}
+
 weft_status weft_work_update(weft_work *w)
 {
-    struct wf_contribution *mean;
-    weft_status st = wf_work_mean(w, &mean);
+    struct wf_contribution *sum = NULL;
+    bool there;
+    weft_status st;
 
+    if (w->round)
+        return wf_round_update(w->round);
+    st = sum_of(w, &sum);
+    there = !st && sum && wf_there_takes(w, sum);
+    if (!st && !there)
+        st = mean_of(w, sum, &sum);
     if (st)
         return st;
-    st = wf_work_step(w, mean, NULL);
+    st = there ? step_there(w, &sum) : wf_work_step(w, sum, NULL);
     if (!st)
-        wf_work_take_state(w, mean);
-    wf_tree_give(&w->tree, mean);
+        wf_work_take_state(w, sum);
+    wf_tree_give(&w->tree, sum);
     return st;
 }
 

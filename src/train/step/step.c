@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "train/step/dist.h"
+#include "train/step/there.h"
 #include "train/step/work.h"
 
 void wf_pass_begin(weft_trainer *t)
@@ -50,9 +51,26 @@ void wf_step_clear(weft_trainer *t)
 static bool is_fused(const weft_trainer *t)
 {
     const double *number = t->optim.number;
+    const struct wf_work *w = t->bound->work;
 
-    return t->dist->kind.fused && t->shards == 1 && t->accumulate == 1 && !t->bound->scaled &&
-           number[WF_OPTIM_ATTR_CLIPNORM] == 0 && number[WF_OPTIM_ATTR_GLOBAL_CLIPNORM] == 0;
+    /* on a device the trainer's own function would leave constraints to the host */
+    if (w && w->constrained && wf_there_can(w))
+        return false;
+
+    for (int i = 0; i < wf_model_n_weights(t->model); i++)
+        if (wf_model_weight(t->model, i)->evict) /* whose rows are counted */
+            return false;
+    return t->dist->kind.fused && !t->rounds && t->shards == 1 && t->accumulate == 1 &&
+           !t->bound->scaled && number[WF_OPTIM_ATTR_CLIPNORM] == 0 &&
+           number[WF_OPTIM_ATTR_GLOBAL_CLIPNORM] == 0;
+}
+
+/* Creates the work where it decides whether steps are fused. */
+static weft_status prepare(weft_trainer *t)
+{
+    struct wf_work *w;
+
+    return t->bound->fit->store->home ? wf_work_get(t, &w) : WEFT_OK;
 }
 
 static weft_status step_in_shards(weft_trainer *t, const struct wf_samples *batch)
@@ -69,7 +87,10 @@ static weft_status step_in_shards(weft_trainer *t, const struct wf_samples *batc
         t->pending = 0;
         return st;
     }
-    return ++t->pending >= t->accumulate ? wf_step_flush(t) : WEFT_OK;
+    t->pending++;
+    if (t->rounds && t->round_end && weft_trainer_step(t) + t->pending == t->round_end)
+        return wf_step_flush(t);
+    return t->pending >= t->accumulate ? wf_step_flush(t) : WEFT_OK;
 }
 
 weft_status wf_step_flush(weft_trainer *t)
@@ -97,6 +118,8 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
     struct wf_work *w;
     weft_status st = wf_states_check(t, n);
 
+    if (!st)
+        st = prepare(t);
     if (st)
         return st;
     t->used_rate = t->rate;
@@ -119,8 +142,10 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
 
 weft_status wf_step_dealt(weft_trainer *t, struct wf_deal *d)
 {
-    weft_status st;
+    weft_status st = prepare(t);
 
+    if (st)
+        return st;
     if (is_fused(t)) {
         st = wf_deal_whole(d);
         return st ? st : wf_step_fit(t, d->feeds, d->n);

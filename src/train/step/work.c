@@ -1,5 +1,8 @@
 /* work.c - a trainer's steps as contributions: rules, layout, and the gradient function. */
+#include "merge/lane.h"
 #include "train/step/dist.h"
+#include "train/step/rounds.h"
+#include "train/step/there.h"
 
 void wf_work_free(struct wf_work *w)
 {
@@ -13,9 +16,13 @@ void wf_work_free(struct wf_work *w)
         wf_free(w->ctx, w->replica[i].fetch);
         wf_free(w->ctx, w->replica[i].feeds);
     }
-    wf_free(w->ctx, w->replica);
     wf_remote_free(w);
+    wf_round_free(w->round);
+    wf_there_free(w);
     wf_tree_free(&w->tree);
+    for (int i = 0; i < w->n_replicas; i++)
+        wf_lane_free(w->replica[i].lane);
+    wf_free(w->ctx, w->replica);
     wf_tree_free(&w->log_tree);
     pthread_mutex_destroy(&w->lock);
     wf_merge_free(w->merge);
@@ -68,7 +75,12 @@ static weft_status set_var(struct wf_work *w, int k, struct wf_var *v)
     memcpy(v->dim, weight->dim, sizeof v->dim);
     if (v->table)
         v->init = wf_initial_of(w->ctx, seg->node);
-    if (weight->regularizer)
+    if (v->table)
+        v->evict = seg->evict;
+    else if (seg->evict.every)
+        st = wf_err(WEFT_EINVAL, "evict: the table is updated as a whole (train.sparse: false), or "
+                                 "used for more than lookups: remove one of them");
+    if (!st && weight->regularizer)
         st = wf_regularizer_parse(&w->arena, weight->regularizer, &v->penalty);
     if (!st && weight->constraint && *weight->constraint)
         st = wf_constraint_parse(&w->arena, weight->constraint, weight->rank, &v->constraint);
@@ -156,7 +168,7 @@ static weft_status make_rules(struct wf_work *w)
     weft_status st;
 
     set_optimizer(w);
-    r->whole = w->t->shards == 1 && w->t->accumulate == 1;
+    r->whole = w->t->rounds || (w->t->shards == 1 && w->t->accumulate == 1);
     r->n_groups = r->whole ? 1 : b->n_groups;
     r->n_dense = b->fit->store->n_params;
     w->sum_state = r->n_sums = w->log_means = r->n_groups + 1;
@@ -214,13 +226,17 @@ weft_status wf_work_get(weft_trainer *t, struct wf_work **out)
     pthread_mutex_init(&w->lock, NULL);
     wf_tree_init(&w->tree, t->ctx, t->ctx->pool, &w->rules);
     wf_tree_init(&w->log_tree, t->ctx, NULL, &w->log_rules);
-    st = make_rules(w);
+    st = wf_evict_open(t);
+    if (!st)
+        st = make_rules(w);
     if (!st)
         st = find_version(w);
     if (!st)
         st = wf_remote_new(w);
     if (!st)
         st = wf_merge_new(t->ctx, t->ctx->pool, &w->rules, 0, NULL, &w->merge);
+    if (!st && t->rounds)
+        st = wf_round_new(w);
     if (st) {
         wf_work_free(w);
         return wf_err_wrap(st, "updates");
@@ -263,6 +279,17 @@ static weft_status differentiate(struct wf_work *w, int group, weft_val *grad)
     return st;
 }
 
+/* On a device a scaled gradient is divided there, and checked: it does not come to the host. All
+ * of them add up to one fetch. */
+static weft_val unscale(struct wf_work *w, weft_val grad)
+{
+    weft_graph *g = w->b->graph;
+    weft_val finite = weft_all(g, weft_is_finite(g, grad), NULL);
+
+    w->finite = w->finite.id ? weft_logical_and(g, w->finite, finite) : finite;
+    return weft_mul(g, grad, w->unscale);
+}
+
 /* What the gradient of variable v in a group is: an output at its offset, or fetched rows. */
 static weft_status add_gradient(struct wf_work *w, int group, int v, weft_val grad)
 {
@@ -274,6 +301,8 @@ static weft_status add_gradient(struct wf_work *w, int group, int v, weft_val gr
     if (!grad.id)
         return WEFT_OK;
     if (!w->rules.var[v].table) {
+        if (w->unscales)
+            grad = unscale(w, grad);
         w->reached[at] = true;
         w->gradient[w->n_gradients++] = (weft_gradient){var, grad, group};
         return WEFT_OK;
@@ -295,7 +324,7 @@ static weft_status list_fetches(struct wf_work *w)
     weft_val *grad = get(w, r->n_vars, sizeof *grad);
     weft_status st = WEFT_OK;
 
-    w->fetch = get(w, b->n_means + 4 + 2 * r->n_groups + 2 * lists, sizeof *w->fetch);
+    w->fetch = get(w, b->n_means + 5 + 2 * r->n_groups + 2 * lists, sizeof *w->fetch);
     w->at_rows = get(w, lists, sizeof *w->at_rows);
     w->reached = get(w, lists, sizeof *w->reached);
     w->gradient = get(w, lists, sizeof *w->gradient);
@@ -321,27 +350,51 @@ static weft_status list_fetches(struct wf_work *w)
         for (int v = 0; v < r->n_vars && !st; v++)
             st = add_gradient(w, k, v, grad[v]);
     }
+    w->at_finite = w->finite.id ? w->n_fetches : -1;
+    if (w->finite.id)
+        w->fetch[w->n_fetches++] = w->finite;
     return st ? st : weft_graph_status(b->graph);
 }
 
-static weft_status new_replica(struct wf_work *w, struct wf_replica *r)
+/* Gradients on a device are added there, if no strategy wants to read them before. */
+static bool can_add_there(const struct wf_work *w)
+{
+    return w->b->fit->store->home && w->t->dist->sums_there && !w->t->rounds;
+}
+
+static weft_status new_lane(struct wf_work *w, struct wf_replica *r)
+{
+    struct wf_device *dev = wf_away_device(r->fn);
+    weft_status st;
+
+    if (!dev || !can_add_there(w))
+        return WEFT_OK;
+    st = wf_lane_new(w->ctx, dev, &w->rules, &r->lane);
+    return st == WEFT_ENOSUP && !w->ctx->strict_devices ? WEFT_OK : st;
+}
+
+static weft_status new_replica(struct wf_work *w, const char *device, struct wf_replica *r)
 {
     struct wf_bound *b = w->b;
-    weft_val *feeds = get(w, b->n_feeds_fit + 1, sizeof *feeds);
+    weft_val *feeds = get(w, b->n_feeds_fit + 2, sizeof *feeds);
+    int n_feeds = b->n_feeds_test + b->scaled + w->unscales;
+    weft_status st;
 
     r->fetch = wf_alloc_n(w->ctx, w->n_fetches + 1, sizeof *r->fetch);
-    r->feeds = wf_alloc_n(w->ctx, b->n_feeds_fit + 2, sizeof *r->feeds);
+    r->feeds = wf_alloc_n(w->ctx, b->n_feeds_fit + 3, sizeof *r->feeds);
     if (!feeds || !r->fetch || !r->feeds)
         return err_nomem(w);
     feeds[wf_list_feeds(w->t, b, feeds, false)] = w->scale;
-    return weft_fn_new(b->graph,
-                       WEFT_OPTS(weft_fn_opts, .n_feeds = b->n_feeds_test + b->scaled,
-                                 .feeds = feeds, .n_fetches = w->n_fetches, .fetches = w->fetch,
-                                 .n_updates = b->train.n_updates, .updates = b->train.update,
-                                 .share = b->fit, .trap_numerics = w->t->trap && !b->scaled,
-                                 .n_gradients = w->n_gradients, .gradients = w->gradient,
-                                 .tf32 = w->t->tf32),
-                       &r->fn);
+    feeds[b->n_feeds_test + 1] = w->unscale;
+    st = weft_fn_new(b->graph,
+                     WEFT_OPTS(weft_fn_opts, .n_feeds = n_feeds, .feeds = feeds,
+                               .n_fetches = w->n_fetches, .fetches = w->fetch,
+                               .n_updates = b->train.n_updates, .updates = b->train.update,
+                               .share = b->fit, .trap_numerics = w->t->trap && !b->scaled,
+                               .n_gradients = w->n_gradients, .gradients = w->gradient,
+                               .tf32 = w->t->tf32, .device = device),
+                     &r->fn);
+    return st ? st : new_lane(w, r);
 }
 
 /* Several replicas have state of their own: the trainer's stays as it is while they compute. */
@@ -372,6 +425,9 @@ static weft_status make_function(struct wf_work *w)
         return WEFT_OK;
     if (b->scaled)
         w->scale = weft_placeholder(b->graph, "scale:loss", WEFT_F32, 0, NULL);
+    w->unscales = b->scaled && can_add_there(w);
+    if (w->unscales)
+        w->unscale = weft_placeholder(b->graph, "scale:gradients", WEFT_F32, 0, NULL);
     if (w->t->precision != WEFT_F32)
         weft_autocast_push(b->graph, w->t->precision);
     st = list_fetches(w);
@@ -383,13 +439,18 @@ static weft_status make_function(struct wf_work *w)
 
 weft_status weft_work_replicas(weft_work *w, int n_replicas)
 {
+    return wf_work_replicas(w, n_replicas, NULL);
+}
+
+weft_status wf_work_replicas(struct wf_work *w, int n_replicas, const char *const *names)
+{
     int64_t cap = w->n_replicas;
     weft_status st = make_function(w);
 
     if (!st && n_replicas > w->n_replicas)
         st = wf_grow(w->ctx, &w->replica, &cap, n_replicas, sizeof *w->replica);
-    while (!st && w->n_replicas < n_replicas)
-        st = new_replica(w, &w->replica[w->n_replicas++]);
+    for (; !st && w->n_replicas < n_replicas; w->n_replicas++)
+        st = new_replica(w, names ? names[w->n_replicas] : NULL, &w->replica[w->n_replicas]);
     if (!st)
         st = own_state(w);
     if (!st && !w->start)

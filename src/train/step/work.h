@@ -20,13 +20,14 @@ struct wf_samples {
 /* What computes shards: a function with memory of its own. */
 struct wf_replica {
     weft_fn *fn;
+    struct wf_lane *lane; /* its gradients stay on its device; NULL: they come to the host */
     weft_tensor *fetch, *feeds;
     char *state;            /* its own copy of all state; NULL: it works on the trainer's */
     float *params;          /* that it reads, borrowed; NULL: the trainer's */
     const float *const *at; /* as in struct wf_base; NULL: they are in params */
     uint64_t binding;
-    int64_t n;   /* samples of the shard that is computed */
-    float scale; /* of the loss */
+    int64_t n;            /* samples of the shard that is computed */
+    float scale, unscale; /* of the loss; 1 / scale */
 };
 
 /* State that is merged: a weighted mean over the shards. */
@@ -54,10 +55,15 @@ struct wf_work {
     struct wf_rows *moved;         /* rows by position in its memory */
     struct wf_version now;         /* the trainer's parameters */
     struct wf_merge *merge;
+    struct wf_there *there; /* updates in the memory of the trainer's device; NULL: not made */
+    bool unscales;          /* the gradient function divides by the scale of the loss, and checks */
     struct wf_tree tree;
     /* The gradient function: fetches, and what it leaves where. */
     bool made;
-    weft_val scale; /* fed after the others: of the loss; nil: it is not scaled */
+    weft_val scale;   /* fed after the others: of the loss; nil: it is not scaled */
+    weft_val unscale; /* and, if it unscales, 1 divided by it */
+    weft_val finite;  /* then, whether all dense gradients are */
+    int at_finite;    /* its fetch */
     int at_metrics, at_loss, at_weight, at_penalty, n_fetches; /* fetches; -1: none */
     int *at_rows;  /* [n_groups][n_vars]: of ids, rows follow; -1: none */
     bool *reached; /* [n_groups][n_vars]: the gradient is written */
@@ -79,12 +85,16 @@ struct wf_work {
     struct wf_snapshot *start; /* all state that shards write, from before the step */
     bool began;                /* the step has begun: start is filled */
     struct wf_by_hand by_hand; /* give NULL: shards are computed */
+    struct wf_round *round;    /* NULL: gradients are merged, not copies of the parameters */
     /* The batch whose shards are computed. */
     struct wf_samples batch;
     struct wf_deal dealt; /* where it is, if it is dealt */
     int64_t first, key;   /* numbers of its first shard, in the tree and for random numbers */
 };
 
+/* Makes sure that there are n replicas; names: of their devices, NULL: they are where the trainer
+ * is. */
+weft_status wf_work_replicas(struct wf_work *w, int n, const char *const *names);
 /* The work of the trainer's graph; created on first use. */
 weft_status wf_work_get(weft_trainer *t, struct wf_work **out);
 void wf_work_free(struct wf_work *w);
@@ -95,8 +105,11 @@ weft_status wf_work_batch(struct wf_work *w, const struct wf_samples *batch, int
  * are borrowed from, freed afterwards; or NULL (deal.c). */
 weft_status wf_work_feeds(const struct wf_work *w, struct wf_replica *r, int64_t l, int64_t first,
                           int64_t n, weft_batch **held);
-/* Room for what a shard gives, given back with weft_work_give. */
-weft_status wf_work_room(struct wf_work *w, weft_given *out);
+/* Room for what a shard gives, given back with weft_work_give. r: where it is computed; NULL: on
+ * the host. */
+weft_status wf_work_room(struct wf_work *w, const struct wf_replica *r, weft_given *out);
+/* All sums of devices are known to be done. */
+void wf_work_quiet(struct wf_work *w);
 /* All shards of the batch were put: its logs are added to those of the pass. */
 weft_status wf_work_end_batch(struct wf_work *w);
 /* The step is abandoned: state is as before it. */
@@ -124,11 +137,22 @@ bool wf_work_denominators(const struct wf_work *w, const struct wf_replica *r, d
 const struct wf_remote *wf_trainer_remote(weft_trainer *t, struct wf_remote *r);
 weft_table wf_table_of(weft_ctx *ctx, const struct wf_segment *seg);
 /* A table that the strategy holds, as a whole: after wf_dist_bring, its rows and slots [n_rows,
- * width]; and back, before the first step, those that are not initial ones. */
+ * width]; and back, before the first step, those that are not initial ones. seen: NULL, or what is
+ * known of each row, if the table forgets rows. */
 weft_status wf_table_dense(weft_trainer *t, const struct wf_segment *seg, float *rows,
-                           float *const *slot);
+                           float *const *slot, struct wf_seen *seen);
 weft_status wf_table_store(weft_trainer *t, const struct wf_segment *seg, const float *rows,
                            const float *const *slot);
+/* Its values alone, [n_rows, width]: as they are now; and others, before the first step, while
+ * slots stay as they are. */
+weft_status wf_table_values(weft_trainer *t, const struct wf_segment *seg, float *rows);
+weft_status wf_table_set_values(weft_trainer *t, const struct wf_segment *seg, const float *rows);
+/* evict.c: tables that forget rows. The segments of the trainer's store get their rules, and memory
+ * to count in. */
+weft_status wf_evict_open(weft_trainer *t);
+/* After a step: its rows are counted, and those that are to be forgotten become initial ones. */
+weft_status wf_evict_step(struct wf_work *w, const struct wf_contribution *mean,
+                          const struct wf_step *step);
 weft_status wf_remote_new(struct wf_work *w);
 void wf_remote_free(struct wf_work *w);
 /* wf_merge_step, with rows where the strategy has them. While numerics are trapped they are copied

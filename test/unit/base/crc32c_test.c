@@ -39,8 +39,12 @@ static void every_length_and_place_agrees_with_the_table(void **state)
     for (int64_t n = 0; n < 400; n++)
         for (int64_t at = 0; at < 9; at++)
             assert_int_equal(wf_crc32c(0, bytes + at, n), wf_crc32c_table(0, bytes + at, n));
-    for (int64_t n = 3000; n < 19000; n += 517)
+    for (int64_t n = 1000; n < 1800; n++)
+        assert_int_equal(wf_crc32c(7, bytes + n % 67, n), wf_crc32c_table(7, bytes + n % 67, n));
+    for (int64_t n = 3000; n < 19000; n += 517) {
         assert_int_equal(wf_crc32c(5, bytes + 3, n), wf_crc32c_table(5, bytes + 3, n));
+        assert_int_equal(wf_crc32c_chains(5, bytes + 3, n), wf_crc32c_table(5, bytes + 3, n));
+    }
 }
 
 static void pieces_continue_each_other(void **state)

@@ -284,7 +284,6 @@ static void one_that_is_drained_has_nothing(void **state)
     end(&j);
 }
 
-/* Numbers beyond those that the chief knew count once it is told; the record says who they are. */
 /* The next chief reads the epoch, and lets it go. */
 static void a_drain_survives_the_chief(void **state)
 {
@@ -307,6 +306,42 @@ static void a_drain_survives_the_chief(void **state)
     end(&j);
 }
 
+/* A chief has read the store and takes the next term; before it has it, the former one takes in
+ * worker 4. That one was never heard here: it gets the whole timeout to say that it is alive. */
+static void members_of_an_epoch_that_was_late_get_the_timeout(void **state)
+{
+    struct wf_store_answer a = {.to = WF_ACT_READ, .ok = true, .term = 2, .control_t = -1};
+    struct wf_chief_plan plan;
+    struct wf_epoch *late, *old;
+    struct job j;
+
+    (void)state;
+    start(&j, 12, 2, 0);
+    pass(&j, 300 * MS, 2, (const int64_t[]){MS, MS});
+    assert_int_equal(wf_epoch_copy(j.ctx, j.stored, &old), WEFT_OK);
+    pass(&j, 300 * MS, 3, (const int64_t[]){MS, MS, MS});
+    assert_true(wf_epoch_has(j.stored, 4, 4));
+    late = j.stored;
+    a.epoch = late;
+    j.stored = old;
+    plan = j.chief.plan;
+    wf_chief_free(&j.chief);
+    assert_int_equal(wf_chief_init(&j.chief, j.ctx, &plan, 0), WEFT_OK);
+    pass(&j, 1000 * MS, 2, (const int64_t[]){MS, MS});
+    assert_int_equal(j.term, 2);
+    assert_null(wf_epoch_member(j.chief.epoch, 4));
+    j.stored = late;
+    wf_epoch_free(j.ctx, old);
+    assert_int_equal(wf_chief_answer(&j.chief, j.now, &a, &j.acts), WEFT_OK);
+    carry_out(&j);
+    pass(&j, 400 * MS, 2, (const int64_t[]){MS, MS});
+    assert_true(wf_epoch_has(j.stored, 4, 4));
+    pass(&j, 200 * MS, 2, (const int64_t[]){MS, MS});
+    assert_null(wf_epoch_member(j.stored, 4));
+    end(&j);
+}
+
+/* Numbers beyond those that the chief knew count once it is told; the record says who they are. */
 static void a_node_that_is_added_gets_its_share(void **state)
 {
     struct wf_message m = {
@@ -443,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_newcomer_gets_its_share),
         cmocka_unit_test(one_that_is_drained_has_nothing),
         cmocka_unit_test(a_drain_survives_the_chief),
+        cmocka_unit_test(members_of_an_epoch_that_was_late_get_the_timeout),
         cmocka_unit_test(a_drain_that_nobody_saw_is_not_forgotten),
         cmocka_unit_test(a_server_that_is_drained_takes_over_if_it_is_the_last),
         cmocka_unit_test(a_node_that_is_added_gets_its_share),

@@ -125,6 +125,12 @@ static struct wf_store_answer read_store(struct fixture *x)
     return ask(x, &(struct wf_action){.type = WF_ACT_READ});
 }
 
+/* A chief that acts shows that it is alive; others see its last sign. */
+static struct wf_store_answer show(struct fixture *x, uint64_t pulse)
+{
+    return ask(x, &(struct wf_action){.type = WF_ACT_READ, .pulse = pulse});
+}
+
 static bool create_epoch(struct fixture *x, uint64_t term, uint64_t number, int64_t start)
 {
     struct wf_member member = {1, WF_ROLE_SERVER, 7, false};
@@ -356,6 +362,20 @@ static void race(struct fixture *x, int to)
     _exit(write(to, mine, sizeof mine) == sizeof mine ? 0 : 3);
 }
 
+static void signs_of_life_are_seen(void **state)
+{
+    struct fixture *x = store_of(state);
+
+    assert_true(read_store(x).pulse == 0);
+    assert_true(take_term(x, 1).ok);
+    assert_true(show(x, (uint64_t)1 << 32 | 1).pulse == ((uint64_t)1 << 32 | 1));
+    assert_true(read_store(x).pulse == ((uint64_t)1 << 32 | 1));
+    show(x, (uint64_t)1 << 32 | 2);
+    show(x, 0xfedcba9876543210);
+    assert_true(read_store(x).pulse == 0xfedcba9876543210);
+    assert_true(read_store(x).term == 1 && !read_store(x).epoch);
+}
+
 static void of_two_processes_at_most_one_gets_each_term(void **state)
 {
     struct fixture *x = store_of(state);
@@ -425,6 +445,7 @@ static void a_request_to_a_stopped_etcd_ends_in_time(void **state)
     if (x->member != ETCD)
         skip();
     kill(plain.pid, SIGSTOP);
+    assert_int_equal(waitpid(plain.pid, NULL, WUNTRACED), plain.pid); /* all of its threads */
     clock_gettime(CLOCK_MONOTONIC, &from);
     assert_int_equal(wf_chief_store_do(x->r, &take, &a), WEFT_EPEER);
     clock_gettime(CLOCK_MONOTONIC, &to);
@@ -528,6 +549,7 @@ int main(void)
         ALL(a_number_is_created_once_and_in_order),
         ALL(a_lower_term_creates_and_removes_nothing),
         ALL(a_manifest_that_is_there_counts),
+        ALL(signs_of_life_are_seen),
         ALL(manifests_are_ordered_by_history_and_version),
         ALL(of_two_control_records_the_first_counts),
         ALL(control_records_may_be_large),

@@ -68,6 +68,8 @@ static struct wf_message draw_message(uint64_t *s, const uint64_t *bits)
     case WF_MSG_RECORD:
     case WF_MSG_FILL:
     case WF_MSG_APPLIED:
+    case WF_MSG_GRANT:
+    case WF_MSG_DRAINED:
         m.lease = (int64_t)draw(s, (uint64_t)1 << 40);
         m.pace_ns = 0;
         break;
@@ -252,6 +254,7 @@ static struct wf_epoch *draw_epoch(weft_ctx *ctx, uint64_t *s)
     e->history = 1 + draw(s, 1000);
     e->number = 1 + draw(s, 1000);
     e->start = (int64_t)draw(s, 1000);
+    e->halt = (int64_t)draw(s, 1000) - 1;
     e->chief = (int)draw(s, 100);
     for (int i = 0; i < e->n_members; i++)
         e->member[i] = (struct wf_member){i * 7, i < n_servers ? WF_ROLE_SERVER : WF_ROLE_WORKER,
@@ -271,7 +274,8 @@ static struct wf_epoch *draw_epoch(weft_ctx *ctx, uint64_t *s)
 static void same_epoch(const struct wf_epoch *a, const struct wf_epoch *b)
 {
     assert_true(a->term == b->term && a->history == b->history && a->number == b->number);
-    assert_true(a->start == b->start && a->chief == b->chief && a->n_members == b->n_members);
+    assert_true(a->start == b->start && a->halt == b->halt && a->chief == b->chief &&
+                a->n_members == b->n_members);
     assert_true(a->n_pieces == b->n_pieces && a->n_shards == b->n_shards);
     assert_string_equal(a->list ? a->list : "none", b->list ? b->list : "none");
     for (int i = 0; i < a->n_members; i++)
@@ -345,6 +349,7 @@ static struct wf_epoch *small_epoch(weft_ctx *ctx)
     e->history = 1;
     e->number = 9;
     e->start = 40;
+    e->halt = 43;
     e->chief = 0;
     e->member[0] = (struct wf_member){1, WF_ROLE_SERVER, 76, false};
     e->member[1] = (struct wf_member){2, WF_ROLE_SERVER, 78, true};
@@ -357,14 +362,14 @@ static struct wf_epoch *small_epoch(weft_ctx *ctx)
 
 static void an_epoch_that_cannot_be_is_refused(void **state)
 {
-    enum { MEMBERS = 64, HOLDERS = MEMBERS + 48, SHARDS = HOLDERS + 16 };
+    enum { MEMBERS = 72, HOLDERS = MEMBERS + 48, SHARDS = HOLDERS + 16 };
     static const struct {
         int at;
         uint32_t value;
         const char *text;
     } row[] = {
         {0, 1, "not an epoch record"},
-        {4, 1, "of version 1; this is version 2"},
+        {4, 1, "of version 1; this is version 3"},
         {12, WF_MAX_NODES, "chief of epoch 9: 65536 is out of range"},
         {16, 4, "with 4 members, 1 pieces and 2 shards"},
         {16, UINT32_MAX, "with 4294967295 members"},
@@ -376,6 +381,7 @@ static void an_epoch_that_cannot_be_is_refused(void **state)
         {40, 0, "history of epoch 9: 0"},
         {48, 0, "number of epoch 0: 0"},
         {60, 0x80000000u, "start of epoch"},
+        {68, 0x80000000u, "halt of epoch"},
         {MEMBERS, WF_MAX_NODES, "node of member 0: 65536"},
         {MEMBERS, 2, "names node 2 twice"},
         {MEMBERS + 4, WF_ROLE_CHIEF, "role of member 0"},

@@ -265,7 +265,7 @@ static void keys_of_strangers_are_an_error(void **state)
         wf_base64(&text, key[i], (int64_t)strlen(key[i]));
         snprintf(answer, sizeof answer,
                  "{" HEADER ",\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"%s\"}]}},"
-                 "{\"response_range\":{}},{\"response_range\":{}}]}",
+                 "{\"response_range\":{}},{\"response_range\":{}},{\"response_range\":{}}]}",
                  text.data);
         wf_buf_free(&text);
         f->text[0] = answer;
@@ -276,7 +276,7 @@ static void keys_of_strangers_are_an_error(void **state)
 
 #define EMPTY                                                                \
     "{" HEADER ",\"succeeded\":true,\"responses\":[{\"response_range\":{}}," \
-    "{\"response_range\":{}},{\"response_range\":{}}]}"
+    "{\"response_range\":{}},{\"response_range\":{}},{\"response_range\":{}}]}"
 
 static void other_endpoints_are_tried(void **state)
 {

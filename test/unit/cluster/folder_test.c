@@ -560,6 +560,32 @@ static void of_two_processes_exactly_one_gets_each_term(void **state)
     assert_int_equal(count_files(x, "."), 0);
 }
 
+/* What is not a sign of life counts as none, and disturbs nothing. */
+static void a_damaged_sign_of_life_is_none(void **state)
+{
+    static const char *const text[] = {"", "12", "000000010000000g", "00000001000000001",
+                                       "-000000100000001"};
+    struct fixture *x = *state;
+    char path[120];
+
+    assert_true(take_term(x, 1).ok);
+    snprintf(path, sizeof path, "%s/alive", x->path);
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        FILE *f = fopen(path, "w");
+
+        assert_non_null(f);
+        fputs(text[i], f);
+        fclose(f);
+        assert_true(read_store(x).pulse == 0);
+        assert_true(read_store(x).term == 1);
+    }
+    remove(path);
+    assert_int_equal(mkdir(path, 0755), 0); /* nothing can be written there */
+    assert_true(ask(x, &(struct wf_action){.type = WF_ACT_READ, .pulse = 5}).pulse == 0);
+    assert_int_equal(rmdir(path), 0);
+    assert_true(ask(x, &(struct wf_action){.type = WF_ACT_READ, .pulse = 5}).pulse == 5);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -581,6 +607,7 @@ int main(void)
         T(a_path_that_is_not_a_directory_is_refused),
         T(the_documented_file_is_this),
         T(of_two_processes_exactly_one_gets_each_term),
+        cmocka_unit_test_setup_teardown(a_damaged_sign_of_life_is_none, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,6 +34,7 @@ struct job {
     uint64_t term;
     int64_t now;
     struct says a, b;
+    bool is_out, b_is_silent; /* the store takes no epochs; B's beats are lost */
 };
 
 static void answer(struct job *j, const struct wf_action *a)
@@ -57,7 +58,8 @@ static void carry_out(struct job *j)
         struct wf_action a = j->acts.act[0];
 
         memmove(j->acts.act, j->acts.act + 1, (size_t)--j->acts.n * sizeof a);
-        if (a.type == WF_ACT_READ || a.type == WF_ACT_CREATE_TERM || a.type == WF_ACT_CREATE_EPOCH)
+        if (a.type == WF_ACT_READ || a.type == WF_ACT_CREATE_TERM ||
+            (a.type == WF_ACT_CREATE_EPOCH && !j->is_out))
             answer(j, &a);
     }
 }
@@ -91,7 +93,8 @@ static void pass(struct job *j, int64_t ns)
         carry_out(j);
         beat(j, SERVER, NULL);
         beat(j, A, &j->a);
-        beat(j, B, &j->b);
+        if (!j->b_is_silent)
+            beat(j, B, &j->b);
     }
 }
 
@@ -257,6 +260,26 @@ static void a_chief_that_did_not_run_leaves_out_nobody(void **state)
     end(&j);
 }
 
+/* A chief and A are cut off from B and the store: B may have done much meanwhile. */
+static void silence_is_not_a_lack_of_progress(void **state)
+{
+    struct job j;
+
+    (void)state;
+    start(&j, STALL);
+    hang(&j, WF_DOES_COMPUTE);
+    j.is_out = j.b_is_silent = true;
+    pass(&j, 5 * STALL);
+    assert_true(wf_epoch_has(j.chief.epoch, B, 1));
+    assert_false(j.chief.known[B].stalled || j.chief.known[B].straggles);
+    j.b_is_silent = false; /* it hangs: from now on its time counts */
+    pass(&j, STALL - 200 * MS);
+    assert_false(j.chief.known[B].stalled);
+    pass(&j, 400 * MS);
+    assert_true(j.chief.known[B].stalled);
+    end(&j);
+}
+
 static void without_a_limit_nobody_is_left_out(void **state)
 {
     struct job j;
@@ -301,6 +324,7 @@ int main(void)
         cmocka_unit_test(while_all_are_slow_nobody_is_left_out),
         cmocka_unit_test(a_shard_that_takes_long_has_its_time),
         cmocka_unit_test(a_chief_that_did_not_run_leaves_out_nobody),
+        cmocka_unit_test(silence_is_not_a_lack_of_progress),
         cmocka_unit_test(without_a_limit_nobody_is_left_out),
         cmocka_unit_test(the_last_worker_stays),
     };

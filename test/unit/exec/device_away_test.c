@@ -465,6 +465,71 @@ static void the_host_shares_variables_with_the_device(void **state)
     close_net(&n);
 }
 
+/* A function on another device reads a copy of the variables there, as new as they are. */
+static void another_device_reads_the_variables(void **state)
+{
+    for (int peers = 0; peers < 2; peers++) {
+        struct fake f = {.n_devices = 2, .delays = 3, .no_peers = !peers};
+        struct net n = {0};
+        struct result r;
+        weft_val w, table, twice, mean, ids;
+        weft_fn *other, *bad;
+        weft_tensor fetch[2] = {{0}}, feed = {0}, t;
+        float half[D * D];
+
+        (void)state;
+        ok(open_fake(&f, "fake:0, fake:1", &n.ctx));
+        ok(build(&n, false, false));
+        ok(weft_find(n.g, "w", &w));
+        ok(weft_find(n.g, "table", &table));
+        ok(weft_find(n.g, "mean", &mean));
+        ids = weft_placeholder(n.g, "more_ids", WEFT_I64, 1, (int64_t[]){WEFT_ANY});
+        ok(weft_fn_new(
+            n.g,
+            WEFT_OPTS(weft_fn_opts, .n_feeds = 1, .feeds = &ids, .n_fetches = 2,
+                      .fetches = (weft_val[]){weft_add(n.g, w, w), weft_embedding(n.g, table, ids)},
+                      .share = n.fn, .device = "fake:1"),
+            &other));
+        feed = weft_view(WEFT_I64, n.ids, 1, (int64_t[]){N});
+        for (int round = 0; round < 3; round++) {
+            ok(train(&n, &r));
+            if (round == 2) { /* what the host writes counts, too */
+                for (int i = 0; i < D * D; i++)
+                    r.w[i] = half[i] = (float)i / 2;
+                t = weft_view(WEFT_F32, half, 2, (int64_t[]){D, D});
+                ok(weft_fn_set(n.fn, "w", &t));
+            }
+            memset(fetch, 0, sizeof fetch);
+            ok(weft_fn_run(other, &feed, fetch));
+            for (int i = 0; i < D * D; i++)
+                assert_true(((const float *)fetch[0].data)[i] == 2 * r.w[i]);
+            for (int i = 0; i < N; i++)
+                assert_memory_equal((const float *)fetch[1].data + i * D, r.table + n.ids[i] * D,
+                                    D * sizeof(float));
+        }
+        twice = weft_assign(n.g, w, weft_add(n.g, w, w));
+        assert_int_equal(
+            weft_fn_new(n.g,
+                        WEFT_OPTS(weft_fn_opts, .n_fetches = 1, .fetches = &w, .n_updates = 1,
+                                  .updates = &twice, .share = n.fn, .device = "fake:1"),
+                        &bad),
+            WEFT_ENOSUP);
+        assert_non_null(strstr(weft_error(), "the parameters it updates are on fake:0"));
+        twice = weft_assign(n.g, mean, weft_add(n.g, mean, mean));
+        ok(weft_fn_new(n.g,
+                       WEFT_OPTS(weft_fn_opts, .n_updates = 1, .updates = &twice, .share = n.fn,
+                                 .device = "fake:1"),
+                       &bad));
+        assert_int_equal(weft_fn_run(bad, NULL, NULL), WEFT_ENOSUP);
+        assert_non_null(strstr(weft_error(), "changes state, which is on fake:0"));
+        weft_fn_free(bad);
+        weft_fn_free(other);
+        close_net(&n);
+        assert_int_equal(f.allocated, 0);
+        assert_true(!f.n_peers == !peers);
+    }
+}
+
 static void devices_are_listed(void **state)
 {
     struct fake f = {.n_devices = 2, .memory = 1 << 20};
@@ -636,6 +701,7 @@ int main(void)
         cmocka_unit_test(numerics_are_trapped),
         cmocka_unit_test(user_ops_run_on_the_host),
         cmocka_unit_test(the_host_shares_variables_with_the_device),
+        cmocka_unit_test(another_device_reads_the_variables),
         cmocka_unit_test(devices_are_listed),
         cmocka_unit_test(the_memory_of_a_device_is_limited),
         cmocka_unit_test(a_copy_or_kernel_that_is_left_out_is_noticed),

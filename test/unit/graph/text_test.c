@@ -176,7 +176,7 @@ static void what_only_plans_contain_is_not_read(void **state)
         assert_int_equal(weft_graph_status(g), WEFT_EINVAL);
         weft_graph_free(g);
     }
-    assert_int_equal(n, 8);
+    assert_int_equal(n, 9);
     weft_ctx_free(ctx);
 }
 

@@ -34,6 +34,13 @@ static weft_val small_gpt(struct workload *w)
     return gpt(w, &(struct gpt_size){512, 32, 2, 16, 1});
 }
 
+/* With rows that a block has, not a warp. */
+static weft_val wide_gpt(struct workload *w)
+{
+    w->plain_grads = true;
+    return gpt(w, &(struct gpt_size){64, 272, 2, 3, 1});
+}
+
 static weft_val small_resnet(struct workload *w)
 {
     w->batch = 12; /* the last images are single points: with few of them, rounding grows */
@@ -43,6 +50,12 @@ static weft_val small_resnet(struct workload *w)
 static weft_val small_mlp(struct workload *w)
 {
     return mlp(w, 4, (int64_t[]){16, 24, 32, 8});
+}
+
+/* Sizes that are not multiples of 8. */
+static weft_val odd_mlp(struct workload *w)
+{
+    return mlp(w, 4, (int64_t[]){16, 25, 33, 7});
 }
 
 struct setup {
@@ -175,6 +188,54 @@ static void casts_are_part_of_the_kernels_beside_them(void **state)
     free(cpu.plan);
 }
 
+/* Filters of three kinds: few channels, through cuDNN, and a plain product. */
+static weft_val three_filters(struct workload *w)
+{
+    weft_graph *g = w->graph;
+    weft_val x = feed(w, "x", WEFT_F32, SHAPE(2, 9, 16, 3), 0);
+
+    w->plain_grads = true;
+    x = weft_conv(g, x, weft_variable(g, "a", SHAPE(7, 7, 3, 8), NULL),
+                  WEFT_OPTS(weft_conv_opts, .strides = {2, 2}, .padding = WEFT_PAD_SAME));
+    x = weft_conv(g, x, weft_variable(g, "b", SHAPE(3, 3, 8, 16), NULL), NULL);
+    x = weft_conv(g, x, weft_variable(g, "c", SHAPE(1, 1, 16, 8), NULL), NULL);
+    return weft_mean(g, weft_square(g, weft_cast(g, x, WEFT_F32)), NULL);
+}
+
+/* Gradients of filters are written as f32, which updates read. */
+static void filter_gradients_need_no_cast(void **state)
+{
+    struct result mixed = {.plan = NULL}, apart = {.plan = NULL}, cpu = {.plan = NULL};
+    int n_mixed = 0, n_apart = 0;
+
+    (void)state;
+    needs_kernels();
+    for (int i = 0; i < 2; i++) {
+        struct setup s = {three_filters, i ? WEFT_F16 : WEFT_BF16, NULL, false};
+
+        train(&s, &mixed);
+        s.without = "mixed";
+        train(&s, &apart);
+        s.cpu = true;
+        train(&s, &cpu);
+        assert_true(mixed.loss[2] < 0.95F * mixed.loss[0]);
+        expect_near("gradients of filters", &mixed, &apart, STEPS, 3e-3);
+        expect_near("gradients of filters and the cpu", &mixed, &cpu, STEPS, 3e-3);
+    }
+    train(&(struct setup){small_resnet, WEFT_BF16, NULL, false}, &mixed);
+    train(&(struct setup){small_resnet, WEFT_BF16, "mixed", false}, &apart);
+    expect_near("gradients of filters", &mixed, &apart, 1, 2e-2);
+    for (const char *p = mixed.plan; (p = strstr(p, " conv_grad_filter ")) != NULL; p++)
+        n_mixed += strncmp(p + 35, "f32[", 4) == 0;
+    for (const char *p = apart.plan; (p = strstr(p, " conv_grad_filter ")) != NULL; p++)
+        n_apart += strncmp(p + 35, "bf16[", 5) == 0;
+    assert_true(n_apart > 15);
+    assert_int_equal(n_mixed, n_apart);
+    free(mixed.plan);
+    free(apart.plan);
+    free(cpu.plan);
+}
+
 static void f32_plans_have_nothing_to_mix(void **state)
 {
     struct result a = {.plan = NULL}, b = {.plan = NULL};
@@ -219,6 +280,95 @@ static void gelu_is_part_of_the_product(void **state)
     free(plain.plan);
 }
 
+/* A product that pins.def has a row for takes that algorithm of the library's list, on the GPU of
+ * the row only. */
+static void measured_products_are_pinned(void **state)
+{
+    static const char *const models[] = {NULL, "NVIDIA H200"};
+    const weft_device_driver *driver = fake_cuda_driver();
+
+    (void)state;
+    needs_kernels();
+    for (int i = 0; i < 2; i++) {
+        weft_ctx *ctx;
+        weft_graph *g;
+        weft_val x, w, b, y;
+        weft_tensor data[2] = {{.dtype = WEFT_BF16, .rank = 2, .dim = {16384, 768}},
+                               {.dtype = WEFT_BF16, .rank = 2, .dim = {768, 768}}};
+        weft_fn *fn;
+        char *text;
+
+        fake_cuda_model(models[i]);
+        ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .devices = "gpu:0", .n_drivers = 1,
+                                  .drivers = &driver),
+                        &ctx));
+        ok(weft_graph_new(ctx, &g));
+        x = weft_placeholder(g, "x", WEFT_BF16, 2, (int64_t[]){16384, 768});
+        w = weft_placeholder(g, "w", WEFT_BF16, 2, (int64_t[]){768, 768});
+        b = weft_matmul(g, x, w, WEFT_OPTS(weft_matmul_opts, .trans_b = true));
+        y = weft_matmul(g, x, w, NULL);
+        ok(weft_fn_new(g,
+                       WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, w},
+                                 .n_fetches = 2, .fetches = (weft_val[]){b, y}),
+                       &fn));
+        ok(weft_fn_explain(fn, data, NULL, &text));
+        assert_int_equal(strstr(text, "cublasLt-pinned") != NULL, i == 1);
+        weft_text_free(ctx, text);
+        weft_fn_free(fn);
+        weft_graph_free(g);
+        weft_ctx_free(ctx);
+    }
+    fake_cuda_model(NULL);
+}
+
+/* A convolution that convs.def has a row for takes that engine where the library's list has it at
+ * the place of the row, on the GPU of the row only. */
+static void measured_convolutions_are_pinned(void **state)
+{
+    static const struct {
+        const char *model, *want;
+        int first;
+    } cases[] = {{NULL, "cudnn-e45#2/5", 44},
+                 {"NVIDIA H200", "cudnn-pinned-e48#5/5", 44},
+                 {"NVIDIA H200", "cudnn-e1#2/5", 0}};
+    const weft_device_driver *driver = fake_cuda_driver();
+
+    (void)state;
+    needs_kernels();
+    for (int i = 0; i < 3; i++) {
+        weft_ctx *ctx;
+        weft_graph *g;
+        weft_val x, w, y;
+        weft_tensor data[2] = {{.dtype = WEFT_F32, .rank = 4, .dim = {64, 28, 28, 1}},
+                               {.dtype = WEFT_F32, .rank = 4, .dim = {3, 3, 1, 32}}};
+        weft_fn *fn;
+        char *text;
+
+        fake_cuda_model(cases[i].model);
+        fake_cuda_engines(cases[i].first);
+        ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .devices = "gpu:0", .n_drivers = 1,
+                                  .drivers = &driver),
+                        &ctx));
+        ok(weft_graph_new(ctx, &g));
+        x = weft_placeholder(g, "x", WEFT_F32, 4, (int64_t[]){64, 28, 28, 1});
+        w = weft_placeholder(g, "w", WEFT_F32, 4, (int64_t[]){3, 3, 1, 32});
+        y = weft_conv(g, x, w, NULL);
+        ok(weft_fn_new(g,
+                       WEFT_OPTS(weft_fn_opts, .n_feeds = 2, .feeds = (weft_val[]){x, w},
+                                 .n_fetches = 1, .fetches = &y, .tf32 = true),
+                       &fn));
+        ok(weft_fn_explain(fn, data, NULL, &text));
+        if (!strstr(text, cases[i].want))
+            fail_msg("engines from %d: no %s in %s", cases[i].first, cases[i].want, text);
+        weft_text_free(ctx, text);
+        weft_fn_free(fn);
+        weft_graph_free(g);
+        weft_ctx_free(ctx);
+    }
+    fake_cuda_model(NULL);
+    fake_cuda_engines(0);
+}
+
 /* Halves stay halves from layer to layer: bias and ReLU are the product's. */
 static void dense_layers_stay_halves(void **state)
 {
@@ -259,6 +409,96 @@ static void batch_norm_does_the_relu_and_the_addition(void **state)
     free(with.plan);
     free(apart.plan);
     free(cpu.plan);
+}
+
+/* ---- casts of variables ---------------------------------------------------------------------- */
+
+static void count_casts(void *arg, const char *work)
+{
+    *(int *)arg += strcmp(work, "wfc_casts") == 0;
+}
+
+/* Casts of variables in a plan's text; *late: those after something that is no cast and copies no
+ * feed. */
+static int casts_of_variables(const char *plan, int *late)
+{
+    bool begun = false;
+    int n = 0;
+
+    *late = 0;
+    for (const char *end; (end = strchr(plan, '\n')) != NULL; plan = end + 1) {
+        char line[512];
+
+        snprintf(line, sizeof line, "%.*s", (int)(end - plan), plan);
+        if (line[strspn(line, " ")] < '0' || line[strspn(line, " ")] > '9')
+            continue;
+        if (strstr(line, " gpu-cast ") && strstr(line, "@param")) {
+            n++;
+            *late += begun;
+        } else {
+            begun |= !strstr(line, " transfer ") && !strstr(line, " gpu-cast ");
+        }
+    }
+    return n;
+}
+
+/* A step begins with the casts of all variables that layers read as halves: one kernel. */
+static void variables_are_cast_together(void **state)
+{
+    static const weft_dtype types[] = {WEFT_BF16, WEFT_F16};
+    struct result with = {.plan = NULL}, apart = {.plan = NULL};
+
+    (void)state;
+    needs_kernels();
+    for (int i = 0; i < 4; i++) {
+        struct setup s = {i < 2 ? small_gpt : odd_mlp, types[i % 2], NULL, false};
+        int n = 0, n_apart = 0, late;
+
+        fake_cuda_watch(count_casts, &n);
+        train(&s, &with);
+        s.without = "casts";
+        fake_cuda_watch(count_casts, &n_apart);
+        train(&s, &apart);
+        fake_cuda_watch(NULL, NULL);
+        assert_true(n + 2 * STEPS <= n_apart);
+        assert_memory_equal(with.loss, apart.loss, sizeof with.loss);
+        assert_int_equal(with.n_instr, apart.n_instr);
+        assert_true(casts_of_variables(with.plan, &late) > 5);
+        assert_int_equal(late, 0);
+        assert_true(casts_of_variables(apart.plan, &late) > 5);
+        assert_true(late > 0);
+    }
+    free(with.plan);
+    free(apart.plan);
+}
+
+/* ---- residuals ------------------------------------------------------------------------------- */
+
+/* Gradients of layer normalizations do the addition after them, with the bits of the two alone. */
+static void norm_gradients_do_the_addition(void **state)
+{
+    static const struct setup setups[] = {{small_gpt, WEFT_BF16, NULL, false},
+                                          {small_gpt, WEFT_F16, NULL, false},
+                                          {small_gpt, WEFT_NONE, NULL, false},
+                                          {wide_gpt, WEFT_BF16, NULL, false},
+                                          {wide_gpt, WEFT_NONE, NULL, false}};
+    struct result with = {.plan = NULL}, apart = {.plan = NULL};
+
+    (void)state;
+    needs_kernels();
+    for (int i = 0; i < (int)(sizeof setups / sizeof *setups); i++) {
+        struct setup s = setups[i];
+
+        train(&s, &with);
+        s.without = "residuals";
+        train(&s, &apart);
+        expect_text(&with, " layer_norm_grad_add ", true);
+        expect_text(&apart, " layer_norm_grad_add ", false);
+        assert_int_equal(with.n_instr, apart.n_instr - 2); /* two of a block, none of the last */
+        assert_memory_equal(with.loss, apart.loss, sizeof with.loss);
+    }
+    free(with.plan);
+    free(apart.plan);
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -306,7 +546,8 @@ static void unknown_word_is_refused(void **state)
                                  &fn),
                      WEFT_EINVAL);
     assert_string_equal(weft_error(),
-                        "without: 'speed' is none of mixed, norms, epilogues, overlap");
+                        "without: 'speed' is none of mixed, norms, epilogues, overlap, "
+                        "attention, casts, residuals");
     weft_graph_free(g);
     weft_ctx_free(ctx);
 }
@@ -315,10 +556,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(casts_are_part_of_the_kernels_beside_them),
+        cmocka_unit_test(filter_gradients_need_no_cast),
         cmocka_unit_test(f32_plans_have_nothing_to_mix),
         cmocka_unit_test(gelu_is_part_of_the_product),
+        cmocka_unit_test(measured_products_are_pinned),
+        cmocka_unit_test(measured_convolutions_are_pinned),
         cmocka_unit_test(dense_layers_stay_halves),
         cmocka_unit_test(batch_norm_does_the_relu_and_the_addition),
+        cmocka_unit_test(variables_are_cast_together),
+        cmocka_unit_test(norm_gradients_do_the_addition),
         cmocka_unit_test(launches_overlap_after_kernels_only),
         cmocka_unit_test(unknown_word_is_refused),
     };

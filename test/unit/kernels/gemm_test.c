@@ -358,6 +358,28 @@ static void every_element_is_its_sum_in_order_of_k(void **state)
                     run_case(levels[l], &shapes[i], flags, 0, flags % 3 == 0, NULL);
 }
 
+/* Large products of a column and a row are written past the caches, in rows that begin anywhere. */
+static void a_column_times_a_row_has_the_same_sums(void **state)
+{
+    static const struct shape some[] = {
+        {600, 512, 1, 1, 0}, {513, 519, 1, 2, 3}, {3, 300000, 1, 1, 1}, {300000, 1, 1, 1, 0}};
+
+    (void)state;
+    for (int l = 0; l < n_levels; l++)
+        for (int i = 0; i < WF_COUNT(some); i++)
+            for (int flags = 0; flags < 16; flags++) {
+                struct wf_gemm_desc d = describe(&some[i], flags, 0);
+                struct wf_gemm g;
+                size_t bytes;
+
+                if (!is_tried(l, i + flags))
+                    continue;
+                wf_gemm_plan(&g, &d, levels[l], 2, &bytes);
+                assert_int_equal(g.outer, !d.trans_b && !d.accumulate && d.n > 64);
+                run_case(levels[l], &some[i], flags, 0, flags % 3 == 0, NULL);
+            }
+}
+
 static void empty_sizes_give_zeros_and_the_epilogue(void **state)
 {
     (void)state;
@@ -546,6 +568,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_is_its_sum_in_order_of_k),
+        cmocka_unit_test(a_column_times_a_row_has_the_same_sums),
         cmocka_unit_test(empty_sizes_give_zeros_and_the_epilogue),
         cmocka_unit_test(halves_are_converted_and_summed_in_f32),
         cmocka_unit_test(training_shapes_with_far_apart_rows),

@@ -414,6 +414,49 @@ static void a_range_may_be_cut_anywhere(void **state)
     free(g);
 }
 
+/* At every distance from a vector's alignment, and of every length around one. */
+static void an_update_into_other_memory_has_the_same_bits(void **state)
+{
+    enum { N = 70, SHIFTS = 17 };
+    float *w = random_floats(N, -2, 2), *g = random_floats(N, -2, 2),
+          *to = zeros(N + SHIFTS + 1, 4);
+
+    (void)state;
+    for (int c = 0; c < N_CASES; c++)
+        for (EACH_LEVEL(level)) {
+            const struct wf_optim_fns *f = wf_optim_fns_at(level);
+            double attrs[WF_OPTIM_MAX_ATTRS];
+            const struct wf_optim_row *row = case_row(&goldens[c], attrs);
+            struct wf_optim_scalars k;
+
+            wf_optim_prepare(row, attrs, .01, 2, 1, &k);
+            if (k.form == WF_OPTIM_LAMB)
+                continue;
+            for (int64_t n = N - 2 * SHIFTS; n < N; n += 3) {
+                struct vec there = vec_new(row, attrs, n, w), here = vec_new(row, attrs, n, w);
+
+                step(f, NULL, &k, &there, g);
+                for (int shift = 0; shift < SHIFTS; shift++) {
+                    struct vec v = vec_new(row, attrs, n, w);
+
+                    to[shift + n] = 5;
+                    f->update_to[k.form](&k, n, to + shift, v.w, g, v.slot[0], v.slot[1],
+                                         v.slot[2]);
+                    check_same(v.w, here.w, (size_t)n * sizeof(float), "what it is made from");
+                    memcpy(v.w, to + shift, (size_t)n * sizeof(float));
+                    vec_same(&there, &v, row->name);
+                    assert_true(to[shift + n] == 5);
+                    vec_free(&v);
+                }
+                vec_free(&there);
+                vec_free(&here);
+            }
+        }
+    free(w);
+    free(g);
+    free(to);
+}
+
 /* ---- sparse rows ------------------------------------------------------------------------- */
 
 static struct wf_dedupe dedupe_new(const void *ids, bool wide, int64_t stride, int64_t n,
@@ -596,6 +639,80 @@ static void rows_case(const struct golden *c, weft_simd level, int64_t width)
     free(sums);
 }
 
+/* Rows that are each followed by their slots, as servers keep them: [w][slots][3 more]. */
+static void strided_case(const struct golden *c, weft_simd level, int64_t width)
+{
+    enum { ROWS = 90, N = 60, MORE = 3 };
+    const struct wf_optim_fns *f = wf_optim_fns_at(level);
+    double attrs[WF_OPTIM_MAX_ATTRS];
+    const struct wf_optim_row *row = case_row(c, attrs);
+    float *w = random_floats(ROWS * width, -1, 1), *g = random_floats(ROWS * width, -1, 1);
+    struct vec want = vec_new(row, attrs, ROWS * width, w);
+    int n_slots = 0;
+    int64_t rows[N], stride;
+    int32_t first[N], alone[ROWS];
+    struct wf_optim_table plain = {.w = want.w,
+                                   .slot = {want.slot[0], want.slot[1], want.slot[2]},
+                                   .width = width,
+                                   .rows = rows,
+                                   .n = N,
+                                   .g = g,
+                                   .g_stride = width,
+                                   .first = first,
+                                   .next = alone};
+    struct wf_optim_table t = plain;
+    struct wf_optim_scalars k;
+    float *data;
+
+    while (n_slots < WF_OPTIM_MAX_SLOTS && want.slot[n_slots])
+        n_slots++;
+    stride = (1 + n_slots) * width + MORE;
+    data = zeros(ROWS * stride, sizeof *data);
+    for (int r = 0; r < ROWS; r++) {
+        memcpy(data + r * stride, want.w + r * width, (size_t)width * sizeof *data);
+        for (int s = 0; s < n_slots; s++)
+            memcpy(data + r * stride + (s + 1) * width, want.slot[s] + r * width,
+                   (size_t)width * sizeof *data);
+        for (int i = 0; i < MORE; i++)
+            data[(r + 1) * stride - 1 - i] = 7;
+        alone[r] = -1;
+    }
+    for (int i = 0; i < N; i++) {
+        rows[i] = (i * 37 + 11) % ROWS; /* all different */
+        first[i] = ROWS - 1 - i;
+    }
+    t.w = data;
+    t.stride = stride;
+    for (int s = 0; s < WF_OPTIM_MAX_SLOTS; s++)
+        t.slot[s] = s < n_slots ? data + (s + 1) * width : NULL;
+    wf_optim_prepare(row, attrs, .01, 3, 1, &k);
+    wf_optim_update_tables(f, contexts[1]->pool, &k, &plain, 1);
+    wf_optim_update_tables(f, contexts[1]->pool, &k, &t, 1);
+    for (int r = 0; r < ROWS; r++) {
+        check_same(data + r * stride, want.w + r * width, (size_t)width * sizeof *data, row->name);
+        for (int s = 0; s < n_slots; s++)
+            check_same(data + r * stride + (s + 1) * width, want.slot[s] + r * width,
+                       (size_t)width * sizeof *data, row->name);
+        for (int i = 0; i < MORE; i++)
+            assert_true(data[(r + 1) * stride - 1 - i] == 7);
+    }
+    vec_free(&want);
+    free(w);
+    free(g);
+    free(data);
+}
+
+static void rows_between_other_numbers_are_updated_alike(void **state)
+{
+    static const int64_t widths[] = {1, 5, 16, 19};
+
+    (void)state;
+    for (int c = 0; c < N_CASES; c++)
+        for (EACH_LEVEL(level))
+            for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
+                strided_case(&goldens[c], level, widths[i]);
+}
+
 static void sparse_rows_equal_the_dense_update_of_those_rows(void **state)
 {
     static const int64_t widths[] = {1, 5, 16, 19, 64};
@@ -690,9 +807,11 @@ int main(void)
         cmocka_unit_test(keras_numbers_after_three_steps),
         cmocka_unit_test(every_form_matches_plain_f64_at_any_size_and_thread_count),
         cmocka_unit_test(a_range_may_be_cut_anywhere),
+        cmocka_unit_test(an_update_into_other_memory_has_the_same_bits),
         cmocka_unit_test(dedupe_lists_ids_in_order_of_first_appearance),
         cmocka_unit_test(ids_out_of_range_are_named),
         cmocka_unit_test(sparse_rows_equal_the_dense_update_of_those_rows),
+        cmocka_unit_test(rows_between_other_numbers_are_updated_alike),
         cmocka_unit_test(norms_have_the_same_bits_at_every_level),
         cmocka_unit_test(one_bad_element_makes_the_norm_not_finite),
         cmocka_unit_test(a_nan_gradient_survives_clipping),

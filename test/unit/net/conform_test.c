@@ -13,6 +13,11 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "net/link.h"
 #include "support/netpeer.h"
 #include "support/rawpeer.h"
 
@@ -199,6 +204,61 @@ static void a_peer_may_die_at_every_byte(void **state)
             die_at_every_frame(&s);
         else
             die_at_every_byte(&s);
+        check_served(&s);
+        close_scene(&s);
+    }
+}
+
+/* Requests, a piece of what would have followed, and the end, all of which the node reads at once:
+ * it answers to nobody. */
+static void ask_and_die(struct scene *s)
+{
+    enum { ASKED = 20 };
+    static const char record[] = "\x17\x03\x03\x40";
+    uint8_t stream[ASKED * WF_FRAME_HEADER], hello[256];
+    int64_t n = 0, n_hello = rawpeer_hello(hello, "raw", 1);
+    int up = s->node.n_up, down = s->node.n_down, received = s->node.n_received;
+    struct rawpeer r;
+
+    for (int i = 0; i < ASKED; i++)
+        n += rawpeer_frame(stream + n, &(struct wf_frame){.type = WF_FRAME_REQUEST, .id = 1}, NULL,
+                           NULL);
+    rawpeer_open(&r, s->ctx, s->address, "raw");
+    rawpeer_send(&r, hello, n_hello);
+    NETPEER_AWAIT(&s->node, n_up, up + 1);
+    while (!r.memory && recv(r.fd, hello, sizeof hello, MSG_DONTWAIT) > 0)
+        ;                  /* so that its end is in order for the system */
+    if (*s->member == 't') /* all of it in one segment, with the end */
+        setsockopt(r.fd, IPPROTO_TCP, TCP_CORK, &(int){1}, sizeof(int));
+    wf_net_enter(s->node.net);
+    rawpeer_send(&r, stream, n);
+    if (r.ssl)
+        send(r.fd, record, sizeof record, MSG_NOSIGNAL);
+    else
+        rawpeer_send(&r, stream, 10);
+    rawpeer_close(&r);
+    wf_net_exit(s->node.net);
+    for (int i = 0; i < 20000 && s->node.n_down == down; i++) /* its thread may hang */
+        usleep(1000);
+    if (s->node.n_down != down + 1) {
+        fprintf(stderr, "%s: the link of a peer that is dead does not end\n", s->member);
+        abort();
+    }
+    if (s->node.down_status != WEFT_EPEER || s->node.n_received - received > ASKED)
+        fail_msg("%s: %d messages; %s", s->member, s->node.n_received - received, s->node.why);
+}
+
+static void peers_may_die_before_they_are_answered(void **state)
+{
+    (void)state;
+    for (int t = 0; t < NETPEER_MEMBERS; t++) {
+        static struct scene s;
+
+        if (strcmp(netpeer_members[t], "inproc") == 0)
+            continue; /* it has no bytes */
+        open_scene(&s, netpeer_members[t], (struct wf_net_opts){.silence_ns = 20 * SECOND});
+        for (int i = 0; i < 10; i++)
+            ask_and_die(&s);
         check_served(&s);
         close_scene(&s);
     }
@@ -504,6 +564,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_may_die_at_every_byte),
+        cmocka_unit_test(peers_may_die_before_they_are_answered),
         cmocka_unit_test(half_open_peers_are_noticed),
         cmocka_unit_test(slow_readers_get_everything),
         cmocka_unit_test(peers_that_take_nothing_are_given_up),

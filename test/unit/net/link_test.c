@@ -10,9 +10,12 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "support/netnode.h"
 
 static void closing_delivers_what_was_sent(void **state)
@@ -78,6 +81,8 @@ static void count_reply(void *arg, weft_status st, const struct wf_msg *m)
 /* Messages that were never sent are given back, once. */
 static void nothing_is_kept_at_the_end(void **state)
 {
+    const int n = 1000; /* 60 MB: more than the system keeps for a connection */
+
     (void)state;
     for (int k = 0; k < 2 * NETPEER_MEMBERS; k++) {
         _Atomic int sent[2] = {0, 0};
@@ -86,14 +91,14 @@ static void nothing_is_kept_at_the_end(void **state)
 
         netnode_pair(netpeer_members[k / 2], &a, &b, (struct wf_net_opts){.stall_ns = -1});
         a.later = true;
-        for (int i = 0; i < 100; i++)
+        for (int i = 0; i < n; i++)
             netnode_send(&b, b.link, 6, sent);
         assert_int_equal(wf_link_call(b.link, &(struct wf_msg){.kind = 1}, NETNODE_WAIT, NULL,
                                       count_reply, got, NULL),
                          0);
         netnode_close(k % 2 ? &a : &b);
         netnode_close(k % 2 ? &b : &a);
-        assert_int_equal(sent[0] + sent[1], 100);
+        assert_int_equal(sent[0] + sent[1], n);
         assert_true(sent[1] > 0);
         assert_int_equal(got[0], 1);
         assert_true(got[1] < 0);
@@ -161,6 +166,66 @@ static void connecting_fails_with_a_reason(void **state)
     netnode_close(&a);
 }
 
+static struct sockaddr_in two[2];
+static struct addrinfo both[2];
+
+/* A name with two addresses, of which this machine has the second. */
+static int two_addresses(void *arg, const char *host, const char *port,
+                         const struct addrinfo *hints, struct addrinfo **out)
+{
+    static const char *const text[2] = {"192.0.2.1", "127.0.0.1"};
+
+    (void)arg;
+    (void)hints;
+    if (strcmp(host, "two") != 0)
+        return EAI_NONAME;
+    for (int i = 0; i < 2; i++) {
+        two[i] =
+            (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+        inet_pton(AF_INET, text[i], &two[i].sin_addr);
+        both[i] = (struct addrinfo){.ai_family = AF_INET,
+                                    .ai_socktype = SOCK_STREAM,
+                                    .ai_addr = (struct sockaddr *)&two[i],
+                                    .ai_addrlen = sizeof two[i],
+                                    .ai_next = i ? NULL : &both[1]};
+    }
+    *out = both;
+    return 0;
+}
+
+static void keep_addresses(void *arg, struct addrinfo *found)
+{
+    (void)arg;
+    assert_ptr_equal(found, both);
+}
+
+/* Another listener at an address of this machine is an error, and not a reason for the next one. */
+static void a_name_may_have_several_addresses(void **state)
+{
+    static struct wf_sys sys;
+    char bound[128], again[128];
+    struct wf_link *l;
+    struct netnode a, b;
+
+    (void)state;
+    sys = wf_sys_posix;
+    sys.getaddrinfo = two_addresses;
+    sys.freeaddrinfo = keep_addresses;
+    netnode_open(&a, "tcp", "server/0", (struct wf_net_opts){.spin_us = 0});
+    netnode_open(&b, "tcp", "worker/1", (struct wf_net_opts){.spin_us = 0});
+    a.ctx->sys = &sys;
+    if (wf_net_listen(a.net, "tcp:two:0", bound, sizeof bound))
+        fail_msg("%s", weft_error());
+    assert_int_equal(wf_net_listen(a.net, bound, again, sizeof again), WEFT_EIO);
+    assert_non_null(strstr(weft_error(), bound));
+    assert_non_null(strstr(weft_error(), "in use"));
+    snprintf(again, sizeof again, "tcp:127.0.0.1%s", strrchr(bound, ':'));
+    assert_int_equal(wf_net_connect(b.net, again, NETNODE_WAIT, &l), 0);
+    NETNODE_AWAIT(&b, n_up, 1);
+    netnode_close(&b);
+    netnode_close(&a);
+}
+
 /* Links that are quiet but alive stay up. */
 static void quiet_links_stay_up(void **state)
 {
@@ -208,6 +273,7 @@ int main(void)
         cmocka_unit_test(nothing_is_kept_at_the_end),
         cmocka_unit_test(a_node_ends_at_once),
         cmocka_unit_test(connecting_fails_with_a_reason),
+        cmocka_unit_test(a_name_may_have_several_addresses),
         cmocka_unit_test(quiet_links_stay_up),
         cmocka_unit_test(those_who_are_not_admitted_are_not_up),
     };

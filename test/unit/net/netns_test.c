@@ -1,6 +1,7 @@
 /* netns_test.c - two network namespaces joined by a veth pair whose rate is limited, a process in
- * each, and a proxy that delays, cuts and partitions. Needs root and `ip netns`; says so where it
- * has neither. The namespaces are removed by a process of its own, whatever happens to the test.
+ * each, and a proxy that delays, loses, cuts and partitions. Needs root and `ip netns`; says so
+ * where it has neither. The namespaces are removed by a process of its own, whatever happens to the
+ * test.
  * ctest-timeout: 180 */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -208,7 +209,8 @@ static struct wf_link *connect_to(const char *transport, const char *host, int p
     return NULL;
 }
 
-/* A request is on its way when something happens; its link goes down, and a new one works. */
+/* A request is on its way when something happens; its link goes down (st 0: with whatever status),
+ * and a new one works. */
 static void survive(const char *transport, struct wf_link *l, int64_t n, weft_status st, int port,
                     void (*heal)(void))
 {
@@ -217,7 +219,7 @@ static void survive(const char *transport, struct wf_link *l, int64_t n, weft_st
     ask(l, n);
     NETPEER_AWAIT(&peer, n_replies, replies + 1);
     NETPEER_AWAIT(&peer, n_down, down + 1);
-    CHECK(peer.reply_status != 0 && peer.down_status == (int)st);
+    CHECK(peer.reply_status != 0 && (st ? peer.down_status == (int)st : peer.down_status < 0));
     CHECK(strstr(peer.why, "server/0 ("));
     heal();
     ask_and_wait(connect_to(transport, port == PORT ? SERVER : "127.0.0.1", port), 1000);
@@ -226,13 +228,23 @@ static void survive(const char *transport, struct wf_link *l, int64_t n, weft_st
 static void heal_proxy(void)
 {
     proxy->partitioned = false;
-    proxy->cut_after = 0;
+    proxy->cut_after = proxy->lose_after = 0;
     proxy->delay_ms = 0;
 }
 
 static void heal_veth(void)
 {
     CHECK(sh("ip link set veth0 up") == 0);
+}
+
+/* A short queue before the cable: it loses packets, which the system sends again. */
+static void lose_packets(struct wf_link *l)
+{
+    CHECK(sh("tc qdisc replace dev veth0 root tbf rate %dmbit burst 32kb limit 40kb", RATE_MBIT) ==
+          0);
+    for (int i = 0; i < 4; i++)
+        ask_and_wait(l, LARGE / 4);
+    CHECK(sh("tc -s qdisc show dev veth0 | grep -q 'dropped [1-9]'") == 0);
 }
 
 static void client(const char *transport, const char *name)
@@ -246,6 +258,7 @@ static void client(const char *transport, const char *name)
     start = seconds();
     ask_and_wait(l, LARGE);
     CHECK(seconds() - start > 0.7 * 8e-6 * LARGE / RATE_MBIT);
+    lose_packets(l);
     /* the cable is pulled: nobody is told */
     CHECK(sh("ip link set veth0 down") == 0);
     survive(transport, l, 1000, WEFT_ETIME, PORT, heal_veth);
@@ -262,8 +275,10 @@ static void client(const char *transport, const char *name)
     /* a partition: both ends think that the other is there */
     proxy->partitioned = true;
     survive(transport, l, 1000, WEFT_ETIME, proxy->port, heal_proxy);
+    /* bytes are lost, which the system does not notice */
+    proxy->lose_after = LARGE / 2;
+    survive(transport, peer.link, LARGE, WEFT_OK, proxy->port, heal_proxy);
     /* within a message */
-    l = NULL;
     proxy->cut_after = LARGE / 2;
     survive(transport, peer.link, LARGE, WEFT_EPEER, proxy->port, heal_proxy);
     netpeer_close(&peer);

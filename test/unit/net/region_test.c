@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -397,6 +398,29 @@ static void regions_count_in_the_memory_limit(void **state)
     }
 }
 
+/* The limit on the size of files ends a process that exceeds it with a signal: here it is an
+ * error. */
+static void the_limit_on_files_is_an_error(void **state)
+{
+    struct wf_region *r = NULL;
+    struct rlimit before, low;
+    weft_status st;
+    struct pair p;
+
+    (void)state;
+    open_pair(&p, "shm", (struct wf_net_opts){.spin_us = 0});
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    low = (struct rlimit){64 << 20, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    st = wf_region_new(p.a.link, 65 << 20, false, &r);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(st, WEFT_EIO);
+    assert_non_null(strstr(weft_error(), "ulimit -f"));
+    assert_int_equal(wf_region_new(p.a.link, 65 << 20, false, &r), 0);
+    wf_region_drop(r);
+    close_pair(&p);
+}
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* Both ends keep what they have. */
@@ -560,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_payload_in_a_region_is_read_there),
         cmocka_unit_test(parts_and_places),
         cmocka_unit_test(regions_count_in_the_memory_limit),
+        cmocka_unit_test(the_limit_on_files_is_an_error),
         cmocka_unit_test(a_writable_region_is_sent_back),
         cmocka_unit_test(requests_and_answers_use_regions),
         cmocka_unit_test(slots_may_be_released_at_once),

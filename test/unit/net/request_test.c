@@ -118,6 +118,7 @@ static void not_in_time(struct asking *q)
     ask(q, 0, 0, NETNODE_SECOND / 20);
     await_answer(q, 1, WEFT_ETIME);
     assert_non_null(strstr(q->text, "server/0"));
+    assert_non_null(strstr(q->text, "no answer to a request of kind 0 within 0.05 s"));
     assert_true(wf_now(q->b.ctx) - start >= NETNODE_SECOND / 20);
     q->a.answers = true;
     ask(q, 5, 0, NETNODE_WAIT);
@@ -155,6 +156,7 @@ static void canceled(struct asking *q)
     wf_link_cancel(q->b.link, id);
     wf_link_cancel(q->b.link, id + 1000);
     await_answer(q, 1, WEFT_ECANCEL);
+    assert_non_null(strstr(q->text, "was cancelled"));
     NETNODE_AWAIT(&q->a, n_received, 1);
     /* an answer that comes nevertheless is told to nobody */
     wf_link_reply(q->a.link, q->a.record[0].id, WEFT_OK, &(struct wf_msg){.kind = 1}, NULL, NULL);

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -527,6 +528,75 @@ static void another_user_is_refused(void **state)
     }
 }
 
+enum { NOBODY = 65534, CANNOT = 77 };
+
+/* Another user's process: 0 if it is told that it may not. */
+static int connect_as_nobody(const char *address)
+{
+    static struct netpeer p;
+    weft_ctx *ctx;
+    bool refused;
+
+    if (setgid(NOBODY) || setuid(NOBODY))
+        return CANNOT;
+    ctx = new_ctx();
+    netpeer_open(&p, ctx, "nobody", (struct wf_net_opts){.spin_us = 0});
+    for (int i = 0; i < 2000; i++) { /* until somebody listens, and all may connect */
+        int down = p.n_down;
+        struct wf_link *l;
+
+        if (wf_net_connect(p.net, address, 5 * SECOND, &l))
+            return 3;
+        NETPEER_AWAIT(&p, n_down, down + 1);
+        if (!strstr(p.why, "No such file") && !strstr(p.why, "denied"))
+            break;
+        usleep(10000);
+    }
+    refused = strstr(p.why, "the peer belongs to user 0, this process to user 65534");
+    if (!refused)
+        fprintf(stderr, "%s\n", p.why);
+    netpeer_close(&p);
+    weft_ctx_free(ctx);
+    return !refused || p.n_up;
+}
+
+/* The same with two users, which only root can be. */
+static void a_process_of_another_user_is_refused(void **state)
+{
+    static const char *const transports[] = {"shm", "uds"};
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can be two users\n");
+        skip();
+    }
+    for (int t = 0; t < 2; t++) {
+        static struct netpeer node;
+        char address[128];
+        int status = -1;
+        weft_ctx *ctx;
+        pid_t pid;
+
+        netpeer_address(transports[t], address);
+        pid = fork();
+        if (pid == 0)
+            _exit(connect_as_nobody(address));
+        ctx = new_ctx();
+        netpeer_open(&node, ctx, "node", (struct wf_net_opts){.spin_us = 0});
+        assert_int_equal(wf_net_listen(node.net, address, NULL, 0), 0);
+        assert_int_equal(chmod(address + 4, 0777), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(node.n_up, 0);
+        netpeer_close(&node);
+        weft_ctx_free(ctx);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) {
+            print_message("skipped: this process may not become another user\n");
+            skip();
+        }
+        assert_int_equal(status, 0);
+    }
+}
+
 /* ---- a stranger with rings ------------------------------------------------------------------- */
 
 struct raw {
@@ -886,6 +956,7 @@ int main(void)
         cmocka_unit_test(attending_loses_nothing),
         cmocka_unit_test(strange_memory_is_refused),
         cmocka_unit_test(another_user_is_refused),
+        cmocka_unit_test(a_process_of_another_user_is_refused),
         cmocka_unit_test(garbage_in_the_rings_ends_the_link),
         cmocka_unit_test(headers_that_change_while_they_are_read_end_the_link),
         cmocka_unit_test(broken_rules_are_named),

@@ -175,6 +175,95 @@ static void sessions_and_renewal(void **state)
     netnode_close(&a);
 }
 
+static void renew(struct netnode *n, const struct wf_pem *by, const char *name)
+{
+    struct wf_pem pem;
+
+    assert_int_equal(wf_cert_issue(pem_ctx, by, "test", name, 1, &pem), 0);
+    assert_int_equal(
+        wf_tls_renew(n->tls, &(struct wf_credentials){by->certificate, pem.certificate, pem.key}),
+        0);
+    wf_pem_free(pem_ctx, &pem);
+}
+
+/* Both ends are given the certificates of another authority while messages flow: no link ends, and
+ * who still has those of the old one gets no new link. */
+static void another_authority_takes_over(void **state)
+{
+    enum { N = 70 };
+    static const char *const member[] = {"tls", "tls-3"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        _Atomic int sent[2] = {0, 0};
+        struct netnode a, b, c;
+        struct wf_pem other;
+        struct wf_link *l;
+
+        assert_int_equal(wf_cert_authority(pem_ctx, 2, &other), 0);
+        netnode_pair(member[i], &a, &b, (struct wf_net_opts){.spin_us = 0});
+        netnode_open(&c, "tls", "worker/2", (struct wf_net_opts){.spin_us = 0});
+        for (int k = 0; k < N; k++) {
+            netnode_send(&b, b.link, k, sent);
+            netnode_send(&a, a.link, k, sent);
+            if (k == N / 2)
+                renew(&a, &other, "server/0");
+            if (k == N / 2 + 10)
+                renew(&b, &other, "worker/1");
+        }
+        NETNODE_AWAIT(&a, n_received, N);
+        NETNODE_AWAIT(&b, n_received, N);
+        for (int k = 0; k < N; k++) {
+            netnode_check(&a.record[k], k);
+            netnode_check(&b.record[k], k);
+        }
+        assert_int_equal(a.n_down + b.n_down, 0);
+        assert_int_equal(wf_net_connect(b.net, a.address, NETNODE_WAIT, &l), 0);
+        NETNODE_AWAIT(&b, n_up, 2);
+        assert_false(is_resumed(l));
+        assert_int_equal(wf_net_connect(c.net, a.address, NETNODE_WAIT, &l), 0);
+        NETNODE_AWAIT(&c, n_down, 1);
+        assert_non_null(strstr(c.why, "the peer's certificate"));
+        assert_int_equal(c.n_up, 0);
+        wf_pem_free(pem_ctx, &other);
+        netnode_close(&c);
+        netnode_close(&b);
+        netnode_close(&a);
+    }
+}
+
+/* Messages in both directions, while the keys of either end change all the time; and one end that
+ * only reads while the other one's keys change. Both members: one connection, and three. */
+static void keys_change_while_messages_flow(void **state)
+{
+    enum { N = 140, RECORDS = 3 };
+    static const char *const member[] = {"tls", "tls-3"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        _Atomic int sent[2] = {0, 0};
+        struct netnode a, b;
+
+        netnode_pair(member[i], &a, &b, (struct wf_net_opts){.key_records = RECORDS});
+        for (int k = 0; k < N; k++) {
+            netnode_send(&b, b.link, k, sent);
+            if (k % 2)
+                netnode_send(&a, a.link, k, sent);
+        }
+        NETNODE_AWAIT(&a, n_received, N);
+        NETNODE_AWAIT(&b, n_received, N / 2);
+        for (int k = 0; k < N; k++)
+            netnode_check(&a.record[k], k);
+        for (int k = 0; k < N / 2; k++)
+            netnode_check(&b.record[k], 2 * k + 1);
+        assert_true(wf_secure_keys(b.link) >= 10);
+        assert_true(wf_secure_keys(a.link) >= 5);
+        assert_int_equal(a.n_down + b.n_down, 0);
+        netnode_close(&b);
+        netnode_close(&a);
+    }
+}
+
 static int make_ctx(void **state)
 {
     (void)state;
@@ -194,6 +283,8 @@ int main(void)
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(mixed_up_transports_end),
         cmocka_unit_test(sessions_and_renewal),
+        cmocka_unit_test(another_authority_takes_over),
+        cmocka_unit_test(keys_change_while_messages_flow),
     };
 
     return cmocka_run_group_tests(tests, make_ctx, free_ctx);

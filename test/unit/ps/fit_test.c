@@ -25,6 +25,8 @@
 #include "train/step/dist.h"
 #include "weft/weft.h"
 
+enum { WORDS = 900, DIM = 8, ROWS = 40 }; /* of the table; rows that are set */
+
 enum { N = 90, V = 150, F = 6, MAX_TASKS = 8, MAX_LOGS = 128, SHARDS = 4, LIMIT_MS = 60000 };
 
 /* What a fit does. */
@@ -37,13 +39,20 @@ enum {
     TRAPS = 32,       /* numerics are trapped, and the learning rate is absurd */
     LIMITED = 64,     /* validation_steps, every second epoch */
     SAVES = 128,      /* checkpoints */
+    TABLES = 256,     /* a table that forgets rows, and rows of it are set, too */
     FREEZES = 512,    /* a layer is not trained, and a callback changes it */
     PLATEAU = 1024,   /* the learning rate depends on the validation */
-    REPORTS = 2048    /* workers say when they have trained a batch */
+    REPORTS = 2048,   /* workers say when they have trained a batch */
+    ROUNDS = 4096,    /* workers update; merged every 3 of an epoch's 4 batches */
+    MODELS = 8192,    /* whole models are averaged */
+    SUMS = 16384,     /* what has changed is added */
+    LONG = 32768,     /* a round is longer than an epoch */
+    PATIENT = 65536,  /* EarlyStopping does not stop, others come after the best epoch */
+    TWICE = 131072    /* two callbacks restore */
 };
 
 struct setting {
-    int servers, workers, epochs;
+    int servers, workers, epochs, replicas; /* replicas 0: by default */
     unsigned does;
     const char *optimizer, *transport;
 };
@@ -103,7 +112,7 @@ static weft_status halve(weft_trainer *t, const char *only)
         const char *name = weft_trainer_weight_name(t, i);
         weft_tensor w;
 
-        if (only && !strstr(name, only))
+        if ((only && !strstr(name, only)) || strstr(name, "words"))
             continue;
         st = weft_trainer_weight(t, name, &w);
         for (int64_t k = 0; !st && k < weft_tensor_count(&w); k++)
@@ -112,12 +121,38 @@ static weft_status halve(weft_trainer *t, const char *only)
     return st;
 }
 
+/* Rows that were updated and rows that were not; one of them is set twice. */
+static weft_status change_rows(weft_trainer *t, int64_t what)
+{
+    int64_t id[ROWS];
+    float row[ROWS][DIM];
+    weft_status st;
+
+    for (int64_t i = 0; i < ROWS; i++)
+        id[i] = (i * 37 + what * 11) % WORDS;
+    st = weft_trainer_rows(t, "words/embeddings", ROWS, id, row[0]);
+    for (int i = 0; i < ROWS; i++)
+        for (int k = 0; k < DIM; k++)
+            row[i][k] = row[i][k] * 0.5F + (float)(i + k) / 64;
+    if (!st)
+        st = weft_trainer_set_rows(t, "words/embeddings", ROWS, id, row[0]);
+    for (int k = 0; k < DIM; k++)
+        row[3][k] = 0.25F;
+    return st ? st : weft_trainer_set_rows(t, "words/embeddings", 1, &id[3], row[3]);
+}
+
 static weft_status on_batch(void *arg, weft_trainer *t, int64_t batch, const weft_logs *logs)
 {
     const struct mine *m = arg;
 
     (void)logs;
-    return (m->s->does & SETS_BATCHES) && batch == 1 ? halve(t, NULL) : WEFT_OK;
+    if ((m->s->does & TABLES) && (m->s->does & SETS_BATCHES) && batch % 2 == 1) {
+        weft_status st = change_rows(t, batch + weft_trainer_step(t));
+
+        if (st)
+            return st;
+    }
+    return (m->s->does & SETS_BATCHES) && batch % 2 == 1 ? halve(t, NULL) : WEFT_OK;
 }
 
 static weft_status on_epoch(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
@@ -127,6 +162,12 @@ static weft_status on_epoch(void *arg, weft_trainer *t, int64_t epoch, const wef
     (void)logs;
     if ((m->s->does & FREEZES) && epoch == 1)
         return halve(t, "frozen");
+    if ((m->s->does & TABLES) && (m->s->does & SETS)) {
+        weft_status st = change_rows(t, epoch);
+
+        if (st)
+            return st;
+    }
     return (m->s->does & SETS) && epoch % 2 == 1 ? halve(t, NULL) : WEFT_OK;
 }
 
@@ -147,26 +188,40 @@ static void build(weft_model *m, unsigned does)
     if (does & FREEZES)
         v = weft_apply(m, "Dense", "units=7 trainable=false name=frozen", v);
     v = weft_apply(m, "Dense", "units=40 activation=relu", v);
+    if (does & TABLES) {
+        weft_sym both[2] = {v, weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){2})};
+
+        both[1] =
+            weft_apply(m, "Embedding",
+                       "name=words input_dim=900 output_dim=8 evict=unused(3,every=2)", both[1]);
+        both[1] = weft_apply(m, "Flatten", NULL, both[1]);
+        v = weft_apply_n(m, "Concatenate", NULL, 2, both);
+    }
     v = weft_apply(m, "BatchNormalization", NULL, v);
     v = weft_apply(m, "Dropout", "rate=0.2", v);
     v = weft_apply(m, "Dense", "units=17 activation=tanh", v);
     weft_model_output(m, weft_apply(m, "Dense", "units=3", v));
 }
 
-static weft_ds tensors(weft_data *d, int n, int seed, bool counted)
+static weft_ds tensors(weft_data *d, int n, int seed, bool counted, bool tables)
 {
     static float x[2][V][F];
-    static int32_t y[2][V];
+    static int32_t y[2][V], ids[2][V][2];
     weft_ds s;
 
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < F; k++)
             x[counted][i][k] = (float)((i * 31 + k * 17 + seed * 7) % 23) / 11 - 1;
         y[counted][i] = (i * (31 + seed) / 7) % 3;
+        for (int k = 0; k < 2; k++)
+            ids[counted][i][k] = (i * 29 + k * 331) % WORDS;
     }
-    s = weft_ds_tensors(d, 2, (weft_column[]){{.name = "x"}, {.name = "y", .role = WEFT_LABEL}},
-                        (weft_tensor[]){weft_view(WEFT_F32, x[counted], 2, (int64_t[]){n, F}),
-                                        weft_view(WEFT_I32, y[counted], 1, (int64_t[]){n})});
+    s = weft_ds_tensors(
+        d, tables ? 3 : 2,
+        (weft_column[]){{.name = "x"}, {.name = "y", .role = WEFT_LABEL}, {.name = "ids"}},
+        (weft_tensor[]){weft_view(WEFT_F32, x[counted], 2, (int64_t[]){n, F}),
+                        weft_view(WEFT_I32, y[counted], 1, (int64_t[]){n}),
+                        weft_view(WEFT_I32, ids[counted], 2, (int64_t[]){n, 2})});
     return s;
 }
 
@@ -181,10 +236,13 @@ static int callbacks_of(weft_ctx *ctx, struct mine *m, weft_callback *cb)
                                            "factor=0.5 min_delta=0.02",
                                            &cb[n++]),
                          0);
-    if (does & RESTORES)
+    for (unsigned k = 0; (does & RESTORES) && k < (does & TWICE ? 2U : 1U); k++)
         assert_int_equal(weft_callback_new(ctx,
-                                           "EarlyStopping monitor=val_loss patience=1 min_delta=0.2"
-                                           " restore_best_weights=true",
+                                           does & PATIENT
+                                               ? "EarlyStopping monitor=val_loss patience=100 "
+                                                 "min_delta=0.02 restore_best_weights=true"
+                                               : "EarlyStopping monitor=val_loss patience=1 "
+                                                 "min_delta=0.2 restore_best_weights=true",
                                            &cb[n++]),
                          0);
     cb[n] = (weft_callback){.size = sizeof *cb, .arg = m, .name = "mine", .epoch_end = on_epoch};
@@ -201,7 +259,14 @@ static weft_status compile(weft_model *m, const struct setting *s, weft_trainer 
                   .loss = "sparse_categorical_crossentropy from_logits=true", .metrics = "accuracy",
                   .shards = SHARDS, .precision = s->does & SCALED ? "f16" : NULL,
                   .loss_scale = s->does & SCALED ? 0x1p22 : 0,
-                  .loss_scale_steps = s->does & SCALED ? 3 : 0, .trap_numerics = s->does & TRAPS),
+                  .loss_scale_steps = s->does & SCALED ? 3 : 0, .trap_numerics = s->does & TRAPS,
+                  .update = s->does & ROUNDS ? "worker" : NULL,
+                  .every = s->does & LONG     ? 7
+                           : s->does & ROUNDS ? 3
+                                              : 0,
+                  .merge = s->does & MODELS ? "models"
+                           : s->does & SUMS ? "sum"
+                                            : NULL),
         t);
 }
 
@@ -234,7 +299,7 @@ static void train(const struct setting *s, const weft_ps_opts *ps, int worker, s
 {
     char checkpoints[128];
     struct mine mine = {.s = s, .worker = worker};
-    weft_callback cb[4];
+    weft_callback cb[5];
     weft_ctx *ctx;
     weft_dist *dist = NULL;
     weft_model *m;
@@ -254,9 +319,9 @@ static void train(const struct setting *s, const weft_ps_opts *ps, int worker, s
     if (!r->st)
         r->st = compile(m, s, &mine.t);
     weft_data_new(ctx, &d);
-    data = tensors(d, N, 0, false);
+    data = tensors(d, N, 0, false, s->does & TABLES);
     if (s->does & (VALIDATES | RESTORES | PLATEAU))
-        val = tensors(d, V, 3, true);
+        val = tensors(d, V, 3, true, s->does & TABLES);
     if (!r->st) {
         n_cb = callbacks_of(ctx, &mine, cb);
         signaled = mine.t;
@@ -296,7 +361,7 @@ static void train(const struct setting *s, const weft_ps_opts *ps, int worker, s
 struct run {
     struct setting s;
     char cluster[600];
-    int n_tasks;
+    int n_tasks, serial;
     char task[MAX_TASKS][16];
     pid_t pid[MAX_TASKS];
 };
@@ -325,6 +390,16 @@ static void serve(const weft_ps_opts *ps, struct result *r)
 static void start(struct run *r, int i)
 {
     fflush(NULL);
+    if (i <= r->s.servers) {
+        char path[96];
+        size_t n = (size_t)snprintf(path, sizeof path, "%s/%d-", folder, r->serial);
+
+        if (i)
+            snprintf(path + n, sizeof path - n, "ps%d", i - 1);
+        else
+            snprintf(path + n, sizeof path - n, "chief");
+        unlink(path); /* of a process that was killed */
+    }
     r->pid[i] = fork();
     assert_true(r->pid[i] >= 0);
     if (r->pid[i] == 0) {
@@ -332,8 +407,12 @@ static void start(struct run *r, int i)
                           .task = r->task[i],
                           .cluster = r->cluster,
                           .timeout_s = 2,
+                          .replicas = r->s.replicas,
                           .piece_bytes = 1000};
+        char chief[96];
 
+        snprintf(chief, sizeof chief, "%s/store%d", folder, r->serial);
+        o.folder = i == 0 ? chief : NULL;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         shared->result[i] = (struct result){.has = false};
         if (strncmp(r->task[i], "worker", 6) == 0)
@@ -352,7 +431,7 @@ static void begin(struct run *r, const struct setting *s)
     *r = (struct run){.s = *s};
     memset(shared, 0, sizeof *shared);
     snprintf(r->task[r->n_tasks++], sizeof r->task[0], "chief/0");
-    serial++;
+    r->serial = ++serial;
     n = (size_t)snprintf(r->cluster, sizeof r->cluster, "chief=%s:%s/%d-chief;ps=", s->transport,
                          folder, serial);
     for (int i = 0; i < s->servers; i++) {
@@ -476,6 +555,7 @@ static void same_as_local(unsigned does, const char *optimizer, int epochs)
 
             s.workers = workers;
             s.servers = servers;
+            s.replicas = servers == 2 && workers == 3 ? 1 : 0;
             s.transport = (workers + servers) % 2 ? "uds" : "shm";
             begin(&r, &s);
             wait_all(&r);
@@ -500,6 +580,60 @@ static void callbacks_set_parameters(void **state)
                   "sgd learning_rate=0.05 momentum=0.9 global_clipnorm=1", 3);
 }
 
+/* Rows that exist only since the best epoch become initial ones, those that were forgotten come
+ * back; a callback after this one sets rows at the end of the best epoch. */
+static void best_weights_of_tables_are_restored(void **state)
+{
+    static const struct {
+        unsigned does;
+        const char *optimizer;
+    } row[] = {
+        {RESTORES | TABLES, "adam learning_rate=0.05"},
+        {RESTORES | TABLES | PATIENT, "adam learning_rate=0.01"},
+        {RESTORES | TABLES | SETS | PATIENT, "sgd learning_rate=0.05 momentum=0.9"},
+        {RESTORES | TABLES | SETS | SETS_BATCHES, "lamb learning_rate=0.003 global_clipnorm=1"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct setting s = {.epochs = 8, .does = row[i].does, .optimizer = row[i].optimizer};
+        uint64_t restored = local(&s).hash;
+
+        s.does &= ~(unsigned)RESTORES;
+        assert_true(local(&s).hash != restored); /* otherwise this says nothing */
+        same_as_local(row[i].does, row[i].optimizer, 8);
+    }
+}
+
+static void best_weights_of_tables_are_kept_for_one_callback(void **state)
+{
+    struct setting s = {.epochs = 4,
+                        .does = RESTORES | TABLES | TWICE,
+                        .optimizer = "adam",
+                        .servers = 1,
+                        .workers = 2,
+                        .transport = "uds"};
+    struct run r;
+
+    (void)state;
+    begin(&r, &s);
+    wait_all(&r);
+    for (int i = 2; i < 4; i++) {
+        assert_int_equal(shared->result[i].st, WEFT_ENOSUP);
+        assert_non_null(strstr(shared->result[i].why, "for one callback; there are two"));
+    }
+    clear_folder();
+}
+
+static void callbacks_set_rows_of_tables(void **state)
+{
+    (void)state;
+    same_as_local(TABLES | SETS | VALIDATES, "adam learning_rate=0.003", 4);
+    same_as_local(TABLES | SETS_BATCHES, "sgd learning_rate=0.05 momentum=0.9 global_clipnorm=1",
+                  4);
+    same_as_local(TABLES | SETS | SETS_BATCHES, "lamb learning_rate=0.003", 3);
+}
+
 static void scaled_losses_skip_steps_everywhere(void **state)
 {
     struct setting s = {.epochs = 5, .does = SCALED, .optimizer = "adam learning_rate=0.01"};
@@ -517,6 +651,16 @@ static void trapped_numerics_end_all_workers(void **state)
     same_as_local(TRAPS, "sgd learning_rate=1e39", 2); /* the update is not finite, */
     same_as_local(TRAPS, "sgd learning_rate=1e30", 2); /* or the next step finds out */
     same_as_local(TRAPS | VALIDATES, "adam learning_rate=0.003", 2);
+}
+
+static void workers_update(void **state)
+{
+    (void)state;
+    same_as_local(ROUNDS | VALIDATES | PLATEAU, "adam learning_rate=0.003", 4);
+    same_as_local(ROUNDS | MODELS | SETS, "sgd learning_rate=0.05 momentum=0.9", 4);
+    same_as_local(ROUNDS | SUMS | LONG | RESTORES, "adamw learning_rate=0.003 global_clipnorm=1",
+                  5);
+    same_as_local(ROUNDS | TRAPS, "sgd learning_rate=1e30", 2);
 }
 
 static void parameters_that_are_not_trained_stay(void **state)
@@ -595,6 +739,51 @@ static void kill_during(unsigned does, const char *optimizer, int epochs, int se
     clear_folder();
 }
 
+/* After the best epoch, and before its weights are restored: the worker that decides, a server with
+ * or without a copy of its pieces elsewhere, or the chief dies. */
+static void kill_after_best(unsigned does, int seed)
+{
+    enum { EPOCHS = 14 };
+    struct setting s = {.epochs = EPOCHS,
+                        .does = RESTORES | TABLES | PATIENT | REPORTS | does,
+                        .optimizer = "adam learning_rate=0.02",
+                        .servers = 2,
+                        .workers = 2,
+                        .transport = seed % 2 ? "uds" : "shm"};
+    struct result want = local(&s);
+
+    for (int victim = 0; victim < 4; victim++) {
+        static const int task[] = {3, 1, 2, 0};
+        struct run r;
+
+        clear_folder();
+        s.replicas = victim == 2 && (does & SAVES) ? 1 : 2;
+        begin(&r, &s);
+        if (wait_until(&r, s.workers * (4 + (seed * 5 + victim * 3) % (EPOCHS - 6)),
+                       (seed * 3 + victim) % 7)) {
+            kill_one(&r, task[victim]);
+            shared->result[task[victim]].has = false;
+            n_killed++;
+            if (victim > 0)
+                start(&r, task[victim]);
+        }
+        wait_all(&r);
+        compare(&r, &want, true);
+    }
+    clear_folder();
+}
+
+static void who_dies_after_the_best_epoch_changes_nothing(void **state)
+{
+    (void)state;
+    n_killed = 0;
+    for (int seed = 0; seed < n_seeds(); seed++) {
+        kill_after_best(0, seed);
+        kill_after_best(SAVES | SETS, seed + 3);
+    }
+    assert_true(n_killed >= 6 * n_seeds());
+}
+
 static void who_dies_changes_nothing(void **state)
 {
     (void)state;
@@ -604,6 +793,9 @@ static void who_dies_changes_nothing(void **state)
         kill_during(VALIDATES | SETS | SCALED, "lamb learning_rate=0.003 global_clipnorm=1", 5,
                     seed + 2);
         kill_during(RESTORES, "adam learning_rate=0.02", 12, seed + 4);
+        kill_during(ROUNDS | VALIDATES, "adam learning_rate=0.003", 7, seed + 1);
+        kill_during(ROUNDS | MODELS | SETS, "nadam learning_rate=0.003", 7, seed + 6);
+        kill_during(TABLES | SETS | SETS_BATCHES, "adam learning_rate=0.01", 6, seed + 1);
     }
     assert_true(n_killed >= 4 * n_seeds());
 }
@@ -659,8 +851,97 @@ static void stop_requests_take_effect_at_one_step(void **state)
         for (int who = 0; who < 3; who++) {
             stop_and_resume(VALIDATES | (seed % 2 ? SETS | SCALED : PLATEAU), who, seed);
             clear_folder();
+            stop_and_resume(ROUNDS | VALIDATES | (seed % 2 ? SETS | MODELS : PLATEAU), who, seed);
+            clear_folder();
+            stop_and_resume(RESTORES | TABLES | PATIENT | (seed % 2 ? SETS : 0), who, seed);
+            clear_folder();
+            stop_and_resume(RESTORES | PATIENT | (seed % 2 ? SETS | VALIDATES : 0), who, seed);
+            clear_folder();
         }
     assert_true(n_stopped > 2 * n_seeds()); /* usually */
+}
+
+/* It ends, with the best weights, and another run with more epochs resumes from its last
+ * checkpoint: the best weights of tables are kept on. Checkpoints are written also at the end of
+ * epochs in which a callback sets rows. */
+static void a_run_that_has_ended_is_trained_further(void **state)
+{
+    (void)state;
+    for (int servers = 1; servers <= 2; servers++) {
+        struct setting s = {.epochs = 4,
+                            .does = RESTORES | TABLES | PATIENT | SAVES | (servers == 1 ? SETS : 0),
+                            .optimizer = "adam learning_rate=0.02",
+                            .servers = servers,
+                            .workers = 2,
+                            .transport = servers == 1 ? "shm" : "uds"};
+        struct result first, want;
+        weft_ckpt_list *list;
+        char path[128];
+        weft_ctx *ctx;
+        struct run r;
+
+        first = local(&s);
+        s.epochs = 7;
+        want = local(&s);
+        clear_folder();
+        s.epochs = 4;
+        begin(&r, &s);
+        wait_all(&r);
+        compare(&r, &first, true);
+        snprintf(path, sizeof path, "%s/checkpoints", folder);
+        assert_int_equal(weft_ctx_new(NULL, &ctx), 0);
+        assert_int_equal(weft_ckpt_list_new(ctx, path, NULL, &list), 0);
+        for (int step = 4; step <= 16; step += 4) {
+            bool there = false;
+
+            for (int64_t i = 0; i < list->n; i++)
+                there |= list->entry[i].step == step && !list->entry[i].error;
+            if (!there)
+                fail_msg("there is no checkpoint of step %d", step);
+        }
+        weft_ckpt_list_free(ctx, list);
+        weft_ctx_free(ctx);
+        s.epochs = 7;
+        begin(&r, &s);
+        wait_all(&r);
+        compare(&r, &want, true);
+        clear_folder();
+    }
+}
+
+/* What servers keep, they alone can give back: another strategy says so, and changes nothing. */
+static void best_weights_do_not_change_the_strategy(void **state)
+{
+    (void)state;
+    for (int back = 0; back < 2; back++) {
+        struct setting s = {.epochs = 3,
+                            .does = RESTORES | TABLES | PATIENT | SAVES,
+                            .optimizer = "adam",
+                            .servers = 1,
+                            .workers = 1,
+                            .transport = "uds"};
+        struct run r;
+
+        for (int k = 0; k < 2; k++, s.epochs = 5) {
+            if (back == k) {
+                r = (struct run){.s = s, .n_tasks = 1, .task = {"local"}};
+                r.s.workers = 1;
+                memset(shared, 0, sizeof *shared);
+                fflush(NULL);
+                r.pid[0] = fork();
+                if (r.pid[0] == 0) {
+                    train(&s, NULL, 0, &shared->result[0]);
+                    _exit(0);
+                }
+            } else {
+                begin(&r, &s);
+            }
+            wait_all(&r);
+        }
+        assert_int_equal(shared->result[r.n_tasks - 1].st, WEFT_EINVAL);
+        assert_non_null(strstr(shared->result[r.n_tasks - 1].why, "the servers keep them"));
+        clear_folder();
+    }
 }
 
 static double seconds(void)
@@ -712,18 +993,27 @@ static void servers_wait_for_workers_that_are_stopped(void **state)
 
 #define TEST(name) cmocka_unit_test(name)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {TEST(validation_is_dealt_out),
                                        TEST(callbacks_set_parameters),
+                                       TEST(callbacks_set_rows_of_tables),
+                                       TEST(best_weights_of_tables_are_restored),
+                                       TEST(best_weights_of_tables_are_kept_for_one_callback),
                                        TEST(scaled_losses_skip_steps_everywhere),
                                        TEST(trapped_numerics_end_all_workers),
+                                       TEST(workers_update),
                                        TEST(parameters_that_are_not_trained_stay),
                                        TEST(who_dies_changes_nothing),
+                                       TEST(who_dies_after_the_best_epoch_changes_nothing),
                                        TEST(stop_requests_take_effect_at_one_step),
+                                       TEST(a_run_that_has_ended_is_trained_further),
+                                       TEST(best_weights_do_not_change_the_strategy),
                                        TEST(servers_wait_for_workers_that_are_stopped)};
     int failed;
 
+    if (argc == 2)
+        cmocka_set_test_filter(argv[1]);
     snprintf(folder, sizeof folder, "/tmp/weft-fit-XXXXXX");
     if (!mkdtemp(folder))
         return 1;

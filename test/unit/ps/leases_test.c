@@ -284,6 +284,28 @@ static void a_primary_takes_what_its_backup_has_more(void **state)
     end(&s);
 }
 
+/* What a backup is not known to have may never count. A target that had it would keep it under
+ * another primary. */
+static void a_target_gets_only_what_the_backup_has(void **state)
+{
+    struct server s;
+
+    (void)state;
+    begin(&s, -1, BACKUP);
+    s.epoch->number = 2;
+    s.epoch->holders[0].target = TARGET;
+    hear(&s, (struct wf_message){.type = WF_MSG_EPOCH, .from = CHIEF});
+    hear(&s, (struct wf_message){.type = WF_MSG_FILL_NEXT, .from = TARGET});
+    assert_int_equal(count(&s.acts, WF_MSG_FILL, TARGET), 0);
+    hear(&s, (struct wf_message){.type = WF_MSG_SYNCED, .from = TARGET, .t = -1});
+    assert_int_equal(s.acts.n, 0);
+    hear(&s, (struct wf_message){.type = WF_MSG_RECORD, .from = BACKUP, .t = 0, .lease = 5});
+    assert_int_equal(count(&s.acts, WF_MSG_SYNC, TARGET), 1);
+    hear(&s, (struct wf_message){.type = WF_MSG_FILL_NEXT, .from = TARGET});
+    assert_true(sent(&s.acts, WF_MSG_FILL) && sent(&s.acts, WF_MSG_FILL)->t == 1);
+    end(&s);
+}
+
 static void say_clock(struct server *s, int worker, int number, enum wf_clock_state how, int64_t t)
 {
     hear(s, (struct wf_message){
@@ -537,6 +559,108 @@ static void grants_of_a_former_chief_do_not_count(void **state)
     rest(&w);
 }
 
+static weft_status control(void *arg, int64_t t, const void *payload)
+{
+    (void)arg;
+    (void)t;
+    (void)payload;
+    return WEFT_OK;
+}
+
+static const struct wf_message *says(const struct worker *w, enum wf_message_type type)
+{
+    for (int64_t i = 0; i < w->acts.n; i++)
+        if (w->acts.act[i].type == WF_ACT_SEND && w->acts.act[i].msg.type == type)
+            return &w->acts.act[i].msg;
+    return NULL;
+}
+
+static void halt(struct worker *w)
+{
+    w->acts.n = 0;
+    assert_int_equal(wf_lessee_halt(&w->m, 1, &w->acts), WEFT_OK);
+}
+
+static void pass(struct worker *w, int64_t now)
+{
+    w->acts.n = 0;
+    assert_int_equal(wf_lessee_tick(&w->m, now, &w->acts), WEFT_OK);
+}
+
+static void a_worker_asks_for_a_control_record_until_it_is_there(void **state)
+{
+    struct worker w;
+
+    (void)state;
+    work(&w, 1);
+    assert_int_equal(wf_lessee_halt(&w.m, 1, &w.acts), WEFT_EINVAL); /* this job has none */
+    w.m.data.control = control;
+    halt(&w);
+    assert_true(says(&w, WF_MSG_HALT) && says(&w, WF_MSG_HALT)->t == -1);
+    halt(&w);
+    assert_null(says(&w, WF_MSG_HALT)); /* once is enough */
+    pass(&w, 2000000);
+    assert_non_null(says(&w, WF_MSG_HALT)); /* unless it is lost */
+    tell(&w, (struct wf_message){.type = WF_MSG_DRAINED, .from = CHIEF, .t = 3});
+    assert_int_equal(w.m.asked, 3); /* it decides */
+    halt(&w);                       /* too late for that record, perhaps */
+    assert_int_equal(says(&w, WF_MSG_HALT)->t, 3);
+    tell(&w, (struct wf_message){.type = WF_MSG_CONTROL, .from = CHIEF, .t = 3});
+    assert_true(w.m.control == 3 && w.m.halts);
+    tell(&w, (struct wf_message){.type = WF_MSG_CONTROL, .from = CHIEF, .t = 4});
+    assert_false(w.m.halts);
+    pass(&w, 4000000);
+    assert_null(says(&w, WF_MSG_HALT));
+    rest(&w);
+}
+
+static void a_lease_waits_for_the_record_that_its_grant_names(void **state)
+{
+    struct worker w;
+    uint64_t bits[2] = {0x40, 0};
+
+    (void)state;
+    work(&w, 1);
+    w.m.data.control = control;
+    tell(&w, (struct wf_message){.type = WF_MSG_GRANT,
+                                 .from = CHIEF,
+                                 .block = 1,
+                                 .lease = 4,
+                                 .bits = bits,
+                                 .n_words = 2});
+    assert_true(wf_lessee_holds(&w.m, 6) && w.m.lease == WF_NO_LEASE);
+    assert_non_null(says(&w, WF_MSG_CONTROL_ASK));
+    tell(&w, (struct wf_message){.type = WF_MSG_CONTROL, .from = CHIEF, .t = 2});
+    assert_int_equal(w.m.lease, WF_NO_LEASE);
+    tell(&w, (struct wf_message){.type = WF_MSG_CONTROL, .from = CHIEF, .t = 3});
+    assert_int_equal(w.m.lease, 6);
+    rest(&w);
+}
+
+static void beats_say_what_the_program_does(void **state)
+{
+    struct worker w;
+    const struct wf_message *m;
+    int moves;
+
+    (void)state;
+    work(&w, 1);
+    pass(&w, 2000000);
+    m = says(&w, WF_MSG_BEAT);
+    assert_true(m && m->round == WF_DOES_WAIT && m->t == 200); /* no one waits for it */
+    grant_words(&w, 1, 0, 0x20);
+    tell(&w, (struct wf_message){.type = WF_MSG_VERSION, .from = ME, .lease = 5, .t = 5});
+    pass(&w, 4000000);
+    m = says(&w, WF_MSG_BEAT);
+    assert_true(m && m->round == WF_DOES_COMPUTE && m->t == 2 && m->shard == 1);
+    moves = m->block;
+    w.acts.n = 0;
+    assert_int_equal(wf_lessee_computed(&w.m, 4000001, 5, &w.acts), WEFT_OK);
+    pass(&w, 6000000);
+    assert_true(says(&w, WF_MSG_BEAT)->block > moves);
+    rest(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +670,7 @@ int main(void)
         cmocka_unit_test(what_a_peer_can_make_a_server_hold_is_bounded),
         cmocka_unit_test(a_lease_is_acknowledged_once_the_backup_has_it),
         cmocka_unit_test(a_primary_takes_what_its_backup_has_more),
+        cmocka_unit_test(a_target_gets_only_what_the_backup_has),
         cmocka_unit_test(a_pull_waits_for_those_that_are_behind),
         cmocka_unit_test(a_new_chief_is_told_what_is_applied),
         cmocka_unit_test(a_worker_with_one_push_reads_what_it_wrote),
@@ -553,6 +678,9 @@ int main(void)
         cmocka_unit_test(what_is_not_acknowledged_goes_to_a_new_primary_whole),
         cmocka_unit_test(a_grant_that_is_too_far_away_is_not_taken),
         cmocka_unit_test(grants_of_a_former_chief_do_not_count),
+        cmocka_unit_test(a_worker_asks_for_a_control_record_until_it_is_there),
+        cmocka_unit_test(a_lease_waits_for_the_record_that_its_grant_names),
+        cmocka_unit_test(beats_say_what_the_program_does),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

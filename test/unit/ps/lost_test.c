@@ -42,7 +42,7 @@ static uint64_t fnv(const void *p, size_t n)
     return h;
 }
 
-static void build(weft_model *m)
+static void build(weft_model *m, bool forgets)
 {
     weft_sym x = weft_input(m, "x", WEFT_F32, 1, (int64_t[]){F}), all[2];
     weft_sym ids = weft_input(m, "ids", WEFT_I32, 1, (int64_t[]){T});
@@ -51,7 +51,10 @@ static void build(weft_model *m)
     x = weft_apply(m, "Dropout", "rate=0.2", x);
     all[0] = weft_apply(m, "BatchNormalization", NULL, x);
     all[1] = weft_apply(m, "Flatten", NULL,
-                        weft_apply(m, "Embedding", "input_dim=4000 output_dim=12", ids));
+                        weft_apply(m, "Embedding",
+                                   forgets ? "input_dim=4000 output_dim=12 evict=unused(3)"
+                                           : "input_dim=4000 output_dim=12",
+                                   ids));
     weft_model_output(
         m, weft_apply(m, "Dense", "units=3", weft_apply_n(m, "Concatenate", NULL, 2, all)));
 }
@@ -113,7 +116,8 @@ struct how {
     const char *logs;     /* the directory of CSVLogger and TensorBoard */
     const char *dir;      /* of checkpoints, or NULL */
     int checkpoint_steps; /* 0: at the end of epochs */
-    const char *optimizer;
+    const char
+        *optimizer; /* after "rounds ": workers update; "best ": the best weights are restored */
 };
 
 static weft_status train(const weft_ps_opts *ps, const struct how *how, uint64_t *hash)
@@ -122,7 +126,9 @@ static weft_status train(const weft_ps_opts *ps, const struct how *how, uint64_t
     static int32_t y[N], ids[N][T];
     char csv[200], board[200];
     struct slow slow = {.ms = ps ? 25 : 0};
-    weft_callback cb[4];
+    bool rounds = strncmp(how->optimizer, "rounds ", 7) == 0;
+    bool best = strncmp(how->optimizer, "best ", 5) == 0;
+    weft_callback cb[5];
     weft_ctx *ctx;
     weft_dist *dist = NULL;
     weft_model *m;
@@ -153,6 +159,11 @@ static weft_status train(const weft_ps_opts *ps, const struct how *how, uint64_t
                                "ReduceLROnPlateau monitor=val_loss patience=2 factor=0.7 "
                                "min_delta=0.01 cooldown=1",
                                &cb[2]);
+    if (!st && best)
+        st = weft_callback_new(ctx,
+                               "EarlyStopping monitor=val_loss patience=100 min_delta=0.2 "
+                               "restore_best_weights=true",
+                               &cb[4]);
     cb[3] = (weft_callback){.size = sizeof *cb,
                             .arg = &slow,
                             .name = "slow",
@@ -161,14 +172,16 @@ static weft_status train(const weft_ps_opts *ps, const struct how *how, uint64_t
                             .save = save_epochs,
                             .restore = restore_epochs};
     weft_model_new(ctx, NULL, &m);
-    build(m);
+    build(m, !rounds); /* workers that update do not forget rows */
     if (ps && !st)
         st = weft_dist_open_ps(ctx, ps, &dist);
     if (!st && dist)
         st = weft_dist_scope(dist, m);
     if (!st)
         st = weft_compile(m,
-                          WEFT_OPTS(weft_compile_opts, .optimizer = how->optimizer,
+                          WEFT_OPTS(weft_compile_opts,
+                                    .optimizer = how->optimizer + 7 * rounds + 5 * best,
+                                    .update = rounds ? "worker" : NULL, .every = 3 * rounds,
                                     .loss = "sparse_categorical_crossentropy from_logits=true",
                                     .metrics = "accuracy", .shards = 4),
                           &t);
@@ -182,7 +195,7 @@ static weft_status train(const weft_ps_opts *ps, const struct how *how, uint64_t
         st = weft_fit(t, d, s,
                       WEFT_OPTS(weft_fit_opts, .epochs = EPOCHS, .batch = 25, .validation = s,
                                 .checkpoint = how->dir, .checkpoint_steps = how->checkpoint_steps,
-                                .keep_last = 2, .n_callbacks = 4, .callbacks = cb),
+                                .keep_last = 2, .n_callbacks = 4 + best, .callbacks = cb),
                       &h);
     if (!st)
         st = wf_dist_bring(t);
@@ -196,8 +209,9 @@ static weft_status train(const weft_ps_opts *ps, const struct how *how, uint64_t
     } else {
         fprintf(stderr, "failed: %s\n", weft_error()); /* before it is all taken down */
     }
-    for (int i = 0; i < 3; i++)
-        weft_callback_free(&cb[i]);
+    for (int i = 0; i < 4 + best; i++)
+        if (i != 3)
+            weft_callback_free(&cb[i]);
     weft_history_free(h);
     weft_trainer_free(t);
     weft_data_free(d);
@@ -431,13 +445,13 @@ static void count_events(const char *path, int *seen, bool list)
     fclose(f);
 }
 
-static void count_all_events(int *seen, bool list)
+static void count_all_events(const char *below, int *seen, bool list)
 {
     char dir[128], path[600];
     struct dirent *e;
     DIR *d;
 
-    snprintf(dir, sizeof dir, "%s/board/train", folder);
+    snprintf(dir, sizeof dir, "%s%s/board/train", folder, below);
     d = opendir(dir);
     assert_non_null(d);
     while ((e = readdir(d)))
@@ -448,16 +462,21 @@ static void count_all_events(int *seen, bool list)
     closedir(d);
 }
 
-static void check_events(void)
+/* Each step as often as in one process: once, or where the last batch of a round made it. */
+static void check_events(bool rounds)
 {
-    int seen[EPOCHS * BATCHES + 1] = {0}, again[EPOCHS * BATCHES + 1] = {0};
+    int seen[EPOCHS * BATCHES + 1] = {0}, want[EPOCHS * BATCHES + 1] = {0};
 
-    count_all_events(seen, false);
+    count_all_events("", seen, false);
+    count_all_events("/local", want, false);
     for (int i = 1; i <= EPOCHS * BATCHES; i++)
-        if (seen[i] != 1) {
+        if (seen[i] != want[i] || (!rounds && want[i] != 1)) {
+            int n = seen[i];
+
             print_logs();
-            count_all_events(again, true);
-            fail_msg("TensorBoard has step %d %d times", i, seen[i]);
+            count_all_events("", seen, true);
+            fail_msg("TensorBoard has step %d %d times, that of one process %d times", i, n,
+                     want[i]);
         }
 }
 
@@ -504,7 +523,7 @@ static void finish(struct run *r)
         fail_msg("the CSV files differ:\n%s\n%s", csv, csv_want);
     free(csv);
     free(csv_want);
-    check_events();
+    check_events(strncmp(r->optimizer, "rounds", 6) == 0);
 }
 
 static int setup(void **state)
@@ -568,6 +587,24 @@ static void a_job_goes_back_to_its_checkpoint(void **state)
          .transport = "shm",
          .steps = "5",
          .optimizer = "adam learning_rate=0.002 global_clipnorm=0.7"},
+        {.servers = 2,
+         .workers = 2,
+         .replicas = 1,
+         .transport = "uds",
+         .steps = "3",
+         .optimizer = "rounds adam learning_rate=0.002"},
+        {.servers = 2,
+         .workers = 2,
+         .replicas = 1,
+         .transport = "uds",
+         .steps = "0",
+         .optimizer = "best adam learning_rate=0.002"},
+        {.servers = 1,
+         .workers = 1,
+         .replicas = 1,
+         .transport = "shm",
+         .steps = "3",
+         .optimizer = "best sgd learning_rate=0.05 momentum=0.9"},
     };
 
     (void)state;
@@ -596,6 +633,18 @@ static void a_job_without_a_checkpoint_begins_again(void **state)
          .transport = "shm",
          .steps = "1000",
          .optimizer = "sgd learning_rate=0.05 momentum=0.9"},
+        {.servers = 1,
+         .workers = 2,
+         .replicas = 1,
+         .transport = "shm",
+         .steps = "none",
+         .optimizer = "rounds sgd learning_rate=0.05 momentum=0.9"},
+        {.servers = 1,
+         .workers = 2,
+         .replicas = 1,
+         .transport = "uds",
+         .steps = "none",
+         .optimizer = "best adam learning_rate=0.002"},
     };
 
     (void)state;

@@ -293,6 +293,10 @@ static void tables_that_cannot_be_are_refused(void **state)
     REFUSED((make_table(&s), s.var[0].penalty.l2 = 0.5), "is a table with a penalty");
     REFUSED((make_table(&s), s.var[0].constraint.kind = WF_CONSTRAINT_NON_NEG),
             "is a table with a penalty or a constraint");
+    REFUSED((make_table(&s), s.var[0].evict = (struct wf_evict){-1, 1, 0}), "forgets rows");
+    REFUSED((make_table(&s), s.var[0].evict = (struct wf_evict){1, 0, 0}), "forgets rows");
+    REFUSED((make_table(&s), s.var[0].evict = (struct wf_evict){1, 1, -1}), "forgets rows");
+    REFUSED((make_table(&s), s.var[0].evict = (struct wf_evict){INT64_MAX, 1, 0}), "forgets rows");
     REFUSED((make_table(&s), s.job.plan.n_blocks = 1000), "n_blocks 1000");
     REFUSED(
         (make_table(&s), s.var[0].dim[0] = 1, s.var[0].dim[1] = 1 << 21, s.var[0].count = 1 << 21),
@@ -310,6 +314,10 @@ static void plans_that_cannot_be_are_refused(void **state)
     REFUSED(s.job.plan.save_every = -1, "save_every -1");
     REFUSED(s.job.plan.retry_ns = 0, "retry_ns 0");
     REFUSED(s.job.plan.n_steps = -1, "n_steps -1");
+    REFUSED((s.job.plan.window = 64, s.job.plan.inflight = 1, s.job.plan.n_steps = INT64_MAX / 4,
+             s.job.plan.n_shards = 5),
+            "n_steps"); /* leases could not be numbered */
+    REFUSED(s.job.plan.gate_every = INT64_MIN, "gate_every");
     REFUSED(s.job.plan.n_rounds = 0, "with 0 rounds of norms; its optimizer needs 1");
     REFUSED(s.job.plan.n_rounds = 2, "with 2 rounds");
     REFUSED(s.job.cut_bytes = 0, "cut_bytes 0");
@@ -325,6 +333,8 @@ static void plans_that_cannot_be_are_refused(void **state)
     REFUSED(s.job.rules.n_dense = -1, "n_dense -1");
     REFUSED((s.job.rules.n_dense = (int64_t)1 << 47), "too many pieces");
     REFUSED(s.job.rules.whole = true, "4 shards and 2 groups of losses, and not divided");
+    REFUSED(s.job.rules.copies = true, "give copies without leases");
+    REFUSED(s.var[1].copied = true, "'h1/bias' is given as a copy, in a job without copies");
 }
 
 static void optimizers_that_cannot_be_are_refused(void **state)
@@ -409,6 +419,9 @@ static void the_first_difference_is_named(void **state)
               "table 'h1/kernel' has the seed 77 here and 5 there");
     make(&a, "adam", "cosine_decay");
     DIFFERENT(b.job.cut_bytes = 1, "the size of a piece in bytes is 16384 here and 1 there");
+    DIFFERENT(b.job.rules.copies = true, "whether workers update copies is 0 here and 1 there");
+    DIFFERENT(b.var[1].copied = true,
+              "variable 'h1/bias' is given as a change here and as a copy there");
     DIFFERENT(b.job.plan.n_steps = 7, "the number of steps is 1000 here and 7 there");
     DIFFERENT(b.job.n_logs = 0, "the number of sums for logs is 18 here and 0 there");
     DIFFERENT(b.job.logs.n_batches = 1, "the number of batches of a step is 2 here and 1 there");

@@ -158,7 +158,10 @@ static void build(weft_model *m)
     all[2] = weft_apply(m, "Flatten", NULL,
                         weft_call(m, shared, weft_input(m, "few", WEFT_I32, 1, (int64_t[]){1})));
     all[3] = weft_apply(m, "Flatten", NULL,
-                        weft_apply(m, "Embedding", "input_dim=4000 output_dim=5", ids));
+                        weft_apply(m, "Embedding",
+                                   "input_dim=4000 output_dim=5 "
+                                   "evict=unused(3,every=2,min_count=4)",
+                                   ids));
     v = weft_apply_n(m, "Concatenate", NULL, 4, all);
     weft_model_output(m, weft_apply(m, "Dense", "units=3", v));
 }
@@ -540,7 +543,7 @@ static void pause_ms(uint64_t ms)
 static void kill_processes(const char *transport, uint64_t random)
 {
     const struct job j = {
-        3, 3, 2, 700, transport, "adam learning_rate=0.001 global_clipnorm=0.5", "plain"};
+        3, 3, 2, 450, transport, "adam learning_rate=0.001 global_clipnorm=0.5", "plain"};
     struct result want;
     struct run r;
     char socket[128];
@@ -549,7 +552,7 @@ static void kill_processes(const char *transport, uint64_t random)
     assert_int_equal(train(&j, NULL, NULL, 2, &want), 0);
     begin(&r, &j);
     pause_ms(400);
-    while (n_kills < 6 && is_running(&r, 4)) {
+    while (n_kills < 4 && is_running(&r, 4)) {
         int i;
 
         random ^= random << 13;
@@ -564,7 +567,7 @@ static void kill_processes(const char *transport, uint64_t random)
             unlink(socket); /* of the process that was killed */
             start(&r, i);
         }
-        pause_ms(900 + random % 400); /* until all pieces have two copies again */
+        pause_ms(800 + random % 300); /* until all pieces have two copies again */
     }
     assert_true(n_kills >= 2);
     for (int i = 0; i < 2; i++) {
@@ -684,10 +687,10 @@ static int lines_of(const struct run *r, const char *name)
 static void workers_that_come_back_take_part_again(void **state)
 {
     const struct job jobs[] = {
-        {2, 3, 2, 400, "shm", "adam learning_rate=0.001 global_clipnorm=0.5", "plain"},
-        {2, 2, 2, 400, "tcp", "adam learning_rate=0.001", "plateau"},
-        {1, 2, 1, 200, "shm", "sgd learning_rate=0.01 momentum=0.9", "accumulate"},
-        {1, 2, 1, 150, "tcp", "sgd learning_rate=0.01 momentum=0.9", "batches"},
+        {2, 3, 2, 250, "shm", "adam learning_rate=0.001 global_clipnorm=0.5", "plain"},
+        {2, 2, 2, 250, "tcp", "adam learning_rate=0.001", "plateau"},
+        {1, 2, 1, 150, "shm", "sgd learning_rate=0.01 momentum=0.9", "accumulate"},
+        {1, 2, 1, 100, "tcp", "sgd learning_rate=0.01 momentum=0.9", "batches"},
     };
     uint64_t random = 88172645463325252u;
     int n_back = 0;
@@ -762,7 +765,7 @@ static void sums_of_shards_change_nothing(void **state)
  * already. */
 static void sums_overlap_when_workers_die(void **state)
 {
-    const struct job j = {2, 3, 2, 400, "tcp", "adam learning_rate=0.001", "eight"};
+    const struct job j = {2, 3, 2, 250, "tcp", "adam learning_rate=0.001", "eight"};
     uint64_t random = 362436069u;
     struct result want;
     struct run r;
@@ -790,8 +793,8 @@ static void paused_tasks_are_taken_back(void **state)
         struct job job;
         int who[2];
     } cases[] = {
-        {{2, 2, 2, 600, "tcp", "adam learning_rate=0.001", "plain"}, {3, 0}},
-        {{2, 2, 2, 600, "shm", "adam learning_rate=0.001", "plain"}, {1, 4}},
+        {{2, 2, 2, 350, "tcp", "adam learning_rate=0.001", "plain"}, {3, 0}},
+        {{2, 2, 2, 350, "shm", "adam learning_rate=0.001", "plain"}, {1, 4}},
     };
     struct result want;
     struct run r;
@@ -809,6 +812,7 @@ static void paused_tasks_are_taken_back(void **state)
             kill(r.pid[who], SIGSTOP);
             pause_ms(2600);
             kill(r.pid[who], SIGCONT);
+            r.again[who] = who >= 3; /* the other worker may have ended the job meanwhile */
             pause_ms(300);
         }
         check_all(&r, &want);

@@ -122,6 +122,35 @@ static void files_that_cannot_be_used_leave_the_old_ones(void **state)
     wf_tls_free(tls);
 }
 
+/* Files of two authorities, or a certificate that has expired: no peer would accept this task, so
+ * it says so at once, and names the file. */
+static void files_that_nobody_would_accept_are_refused(void **state)
+{
+    struct world *w = *state;
+    struct wf_renewal *r = NULL;
+    struct wf_tls *tls = NULL;
+    char aside[220];
+    weft_authority *other;
+
+    assert_int_equal(open_files(w, &r, &tls), 0);
+    wf_renewal_free(r);
+    wf_tls_free(tls);
+    snprintf(aside, sizeof aside, "%s/kept", w->folder);
+    assert_int_equal(rename(w->path[0], aside), 0);
+    assert_int_equal(weft_authority_new(w->ctx, 1, &other), 0);
+    assert_int_equal(weft_authority_issue(other, w->folder, "ps/0", 60), 0);
+    weft_authority_free(other);
+    assert_int_equal(rename(aside, w->path[0]), 0);
+    assert_int_equal(open_files(w, &r, &tls), WEFT_EINVAL);
+    if (!strstr(weft_error(), "ps-0.pem: it was made by another authority"))
+        fail_msg("%s", weft_error());
+    assert_int_equal(weft_authority_issue(w->authority, w->folder, "ps/0", 1), 0);
+    nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 100000000}, NULL);
+    assert_int_equal(open_files(w, &r, &tls), WEFT_EINVAL);
+    if (!strstr(weft_error(), "ps-0.pem: it has expired"))
+        fail_msg("%s", weft_error());
+}
+
 static void missing_files_are_named(void **state)
 {
     struct world *w = *state;
@@ -144,6 +173,7 @@ int main(void)
 #define ROW(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
         ROW(new_files_are_taken_once),
         ROW(files_that_cannot_be_used_leave_the_old_ones),
+        ROW(files_that_nobody_would_accept_are_refused),
         ROW(missing_files_are_named),
     };
 

@@ -50,8 +50,9 @@ static void build(weft_model *m)
 
     x = weft_apply(m, "Dense", "units=200 activation=relu", x);
     all[0] = weft_apply(m, "BatchNormalization", NULL, x);
-    all[1] = weft_apply(m, "Flatten", NULL,
-                        weft_apply(m, "Embedding", "input_dim=4000 output_dim=12", ids));
+    all[1] =
+        weft_apply(m, "Flatten", NULL,
+                   weft_apply(m, "Embedding", "input_dim=4000 output_dim=12 evict=unused(3)", ids));
     weft_model_output(
         m, weft_apply(m, "Dense", "units=3", weft_apply_n(m, "Concatenate", NULL, 2, all)));
 }

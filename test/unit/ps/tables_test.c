@@ -216,7 +216,7 @@ static void a_copy_is_filled_by_blocks(void **state)
         float scale[3] = {1, 1, 1};
 
         block.n = 0;
-        assert_int_equal(wf_tables_dump(a.tables, k, t, &block), 0);
+        assert_int_equal(wf_tables_dump(a.tables, k, t, true, &block), 0);
         assert_int_equal(wf_tables_take(b.tables, k, block.p, block.n), 0);
         assert_int_equal(wf_tables_apply(a.tables, a.merge, c,
                                          &(struct wf_step){.iteration = t + 1}, scale, -1, t),
@@ -238,6 +238,201 @@ static void a_copy_is_filled_by_blocks(void **state)
     wf_free(ctx, block.p);
     close_server(&a);
     close_server(&b);
+}
+
+static struct wf_contribution *own_gradients(struct server *s, int first, int n, const int64_t *ids)
+{
+    struct wf_contribution *c = gradients(s, n, ids + first, 1);
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < WIDTH; k++)
+            c->rows[0].row[i * WIDTH + k] = (float)((first + i) * 7 % 23 - 11 + k) * 0.125F;
+    return c;
+}
+
+static void apply_own(struct server *s, int first, int n, const int64_t *ids, int64_t iteration,
+                      int block, int64_t t)
+{
+    struct wf_contribution *c = own_gradients(s, first, n, ids);
+    float scale[3] = {1, 1, 1};
+
+    assert_int_equal(wf_tables_apply(s->tables, s->merge, c,
+                                     &(struct wf_step){.iteration = iteration}, scale, block, t),
+                     0);
+    wf_contribution_free(c);
+}
+
+/* Rows of several blocks, old and new ones in any order, each with another gradient: together,
+ * block by block, and one by one. */
+static void each_row_takes_its_own_gradient(void **state)
+{
+    enum { N = 180, KNOWN = 70 };
+    struct server a, b, c;
+    int64_t ids[N], blocks = 0;
+
+    (void)state;
+    open_server(&a, cut->first_table + 2);
+    open_server(&b, cut->first_table + 2);
+    open_server(&c, cut->first_table + 2);
+    for (int i = 0; i < N; i++) /* not in their order */
+        ids[i] = id_in(0, a.piece, i * 61 % N * 9);
+    for (int i = 0; i < N; i++)
+        blocks |= 1 << wf_cut_block_of(cut, 0, ids[i], opts.n_blocks);
+    assert_int_equal(blocks, (1 << opts.n_blocks) - 1);
+    apply_own(&a, 40, KNOWN, ids, 1, -1, 0);
+    apply_own(&a, 0, N, ids, 2, -1, 1);
+    for (int k = 0; k < opts.n_blocks; k++) {
+        apply_own(&b, 40, KNOWN, ids, 1, k, 0);
+        apply_own(&b, 0, N, ids, 2, k, 1);
+    }
+    for (int i = 0; i < KNOWN; i++)
+        apply_own(&c, 40 + i, 1, ids, 1, -1, i);
+    for (int i = 0; i < N; i++)
+        apply_own(&c, i, 1, ids, 2, -1, KNOWN + i);
+    assert_int_equal(wf_tables_count(a.tables), N);
+    assert_int_equal(wf_tables_count(b.tables), N);
+    for (int i = 0; i < N; i++) {
+        const float *want = wf_tables_find(c.tables, 0, ids[i]);
+        float x[WIDTH], y[WIDTH];
+
+        assert_memory_equal(wf_tables_find(a.tables, 0, ids[i]), want, 3 * WIDTH * sizeof *want);
+        assert_memory_equal(wf_tables_find(b.tables, 0, ids[i]), want, 3 * WIDTH * sizeof *want);
+        assert_true(read_row(&a, 1, ids[i], -1, x));
+        assert_true(read_row(&b, 1, ids[i], -1, y));
+        assert_memory_equal(x, y, sizeof x);
+        assert_memory_not_equal(x, want, sizeof x);
+    }
+    close_server(&a);
+    close_server(&b);
+    close_server(&c);
+}
+
+/* ---- values that are kept -------------------------------------------------------------------- */
+
+enum { IDS = 60 };
+
+static void set_rows(struct server *s, bool keeps, int block, int64_t t, int n, const int64_t *ids,
+                     float x)
+{
+    struct wf_contribution *c = gradients(s, n, ids, x);
+
+    assert_int_equal((keeps ? wf_tables_keep : wf_tables_replace)(s->tables, c, block, t, t), 0);
+    wf_contribution_free(c);
+}
+
+static void read_all(struct server *s, int64_t t, const int64_t *ids, float x[IDS][WIDTH])
+{
+    for (int i = 0; i < IDS; i++)
+        assert_true(read_row(s, t, ids[i], -1, x[i]));
+}
+
+/* Slots of the rows that exist. */
+static float sum_slots(struct server *s, const int64_t *ids, int n)
+{
+    float sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        const float *row = wf_tables_find(s->tables, 0, ids[i]);
+
+        for (int k = WIDTH; row && k < 3 * WIDTH; k++)
+            sum += row[k] * (float)(k + i);
+    }
+    return sum;
+}
+
+/* Rows that change after values were kept, also new ones, get them back; the version before can be
+ * read, slots stay. So it is at a copy that was filled in between, and again later. */
+static void kept_values_are_restored_at_all_copies(void **state)
+{
+    struct server a, b;
+    struct wf_payload block = {.p = NULL};
+    float best[IDS][WIDTH], now[IDS][WIDTH], x[IDS][WIDTH], slots;
+    int64_t ids[IDS], t = 0;
+
+    (void)state;
+    open_server(&a, cut->first_table + 1);
+    open_server(&b, cut->first_table + 1);
+    for (int i = 0; i < IDS; i++)
+        ids[i] = id_in(0, a.piece, i * 97);
+    update(&a, t++, 30, ids, 1);
+    assert_int_equal(wf_tables_restore(a.tables, -1, t, t), WEFT_EPEER);
+    set_rows(&a, true, -1, t++, 5, ids + 2, 0.5F);
+    assert_true(wf_tables_keeps(a.tables));
+    read_all(&a, t, ids, best);
+    update(&a, t++, 20, ids + 20, -0.5F); /* ten of them are new */
+    set_rows(&a, false, -1, t++, 8, ids, 3);
+    for (int k = 0; k < 4; k++) {
+        block.n = 0;
+        assert_int_equal(wf_tables_dump(a.tables, k, t, true, &block), 0);
+        assert_int_equal(wf_tables_take(b.tables, k, block.p, block.n), 0);
+    }
+    for (int round = 0; round < 3; round++) {
+        int64_t was = t;
+
+        for (int k = 0; k < 3; k++, t++) {
+            update(&a, t, 12, ids + 15 * k + round, 0.25F);
+            update(&b, t, 12, ids + 15 * k + round, 0.25F);
+        }
+        read_all(&a, t, ids, now);
+        assert_true(memcmp(now, best, sizeof now) != 0 && t > was);
+        slots = sum_slots(&a, ids, IDS);
+        assert_int_equal(wf_tables_restore(a.tables, -1, t, t), 0);
+        for (int k = 0; k < 4; k++) /* as a target does */
+            assert_int_equal(wf_tables_restore(b.tables, k, t, t), 0);
+        t++;
+        for (int k = 0; k < 2; k++) {
+            read_all(k ? &b : &a, t, ids, x);
+            assert_memory_equal(x, best, sizeof x);
+            read_all(k ? &b : &a, t - 1, ids, x);
+            assert_memory_equal(x, now, sizeof x);
+            assert_true(sum_slots(k ? &b : &a, ids, IDS) == slots);
+        }
+    }
+    set_rows(&a, true, -1, t++, 1, ids, 7); /* others are kept now */
+    read_all(&a, t, ids, best);
+    update(&a, t++, IDS, ids, 1);
+    assert_int_equal(wf_tables_restore(a.tables, -1, t, t), 0);
+    read_all(&a, t + 1, ids, x);
+    assert_memory_equal(x, best, sizeof x);
+    wf_free(ctx, block.p);
+    close_server(&a);
+    close_server(&b);
+}
+
+static void count_kept(void *arg, int64_t id, bool existed, const float *row)
+{
+    int64_t *n = arg;
+
+    (void)id;
+    (void)row;
+    n[existed]++;
+}
+
+/* Keeping is free, and each row is kept once, however often it changes. */
+static void only_changed_rows_are_kept(void **state)
+{
+    struct server s;
+    int64_t ids[IDS], n[2] = {0, 0}, before;
+
+    (void)state;
+    open_server(&s, cut->first_table);
+    for (int i = 0; i < IDS; i++)
+        ids[i] = id_in(0, s.piece, i * 53);
+    update(&s, 0, 40, ids, 1);
+    before = (int64_t)weft_ctx_memory(ctx);
+    set_rows(&s, true, -1, 1, 0, ids, 0);
+    assert_true((int64_t)weft_ctx_memory(ctx) <= before);
+    for (int t = 2; t < 30; t++)
+        update(&s, t, 20, ids + 25, 1);
+    wf_tables_each_kept(s.tables, 0, count_kept, n);
+    assert_int_equal(n[0], 5);
+    assert_int_equal(n[1], 15);
+    assert_int_equal(wf_tables_restore(s.tables, -1, 30, 30), 0);
+    n[0] = n[1] = 0;
+    wf_tables_each_kept(s.tables, 0, count_kept, n); /* that five did not exist is still known */
+    assert_int_equal(n[0], 5);
+    assert_int_equal(n[1], 0);
+    close_server(&s);
 }
 
 /* A million rows of the largest table, in a context of 64 MB, would not fit if more than they were
@@ -354,7 +549,7 @@ static void damaged_copies_do_no_harm(void **state)
     for (int i = 0; i < 3; i++)
         ids[i] = id_in(0, a.piece, i * 300);
     update(&a, 0, 3, ids, 1);
-    assert_int_equal(wf_tables_dump(a.tables, -1, 1, &p), 0);
+    assert_int_equal(wf_tables_dump(a.tables, -1, 1, true, &p), 0);
     for (int64_t n = 0; n < p.n; n++) {
         char *cut_off = malloc((size_t)n + 1);
 
@@ -370,6 +565,45 @@ static void damaged_copies_do_no_harm(void **state)
     }
     assert_int_equal(wf_tables_take(b.tables, -1, p.p, p.n), 0);
     assert_int_equal(wf_tables_count(b.tables), 3);
+    wf_free(ctx, p.p);
+    close_server(&a);
+    close_server(&b);
+}
+
+/* The same of values that are kept. */
+static void damaged_copies_of_kept_values_do_no_harm(void **state)
+{
+    struct server a, b;
+    struct wf_payload p = {.p = NULL};
+    int64_t ids[3], n[2] = {0, 0};
+    int whole = 0;
+
+    (void)state;
+    open_server(&a, cut->first_table);
+    open_server(&b, cut->first_table);
+    for (int i = 0; i < 3; i++)
+        ids[i] = id_in(0, a.piece, i * 300);
+    update(&a, 0, 2, ids, 1);
+    set_rows(&a, true, -1, 1, 0, ids, 0);
+    update(&a, 2, 3, ids, 1);
+    assert_int_equal(wf_tables_dump(a.tables, -1, 3, true, &p), 0);
+    for (int64_t k = 0; k < p.n; k++) {
+        char *cut_off = malloc((size_t)k + 1);
+
+        memcpy(cut_off, p.p, (size_t)k);
+        whole += wf_tables_take(b.tables, -1, cut_off, k) == 0;
+        free(cut_off);
+    }
+    assert_true(whole > 0 && whole < 40); /* where a list ends */
+    for (int64_t i = 0; i < 8 * p.n; i += 3) {
+        p.p[i / 8] ^= (char)(1 << i % 8);
+        wf_tables_take(b.tables, -1, p.p, p.n);
+        p.p[i / 8] ^= (char)(1 << i % 8);
+    }
+    assert_int_equal(wf_tables_take(b.tables, -1, p.p, p.n), 0);
+    wf_tables_each_kept(b.tables, 0, count_kept, n);
+    assert_int_equal(n[0], 1);
+    assert_int_equal(n[1], 2);
     wf_free(ctx, p.p);
     close_server(&a);
     close_server(&b);
@@ -485,10 +719,14 @@ int main(void)
         cmocka_unit_test(rows_of_two_versions_can_be_read),
         cmocka_unit_test(what_has_not_changed_is_not_sent),
         cmocka_unit_test(a_copy_is_filled_by_blocks),
+        cmocka_unit_test(each_row_takes_its_own_gradient),
+        cmocka_unit_test(kept_values_are_restored_at_all_copies),
+        cmocka_unit_test(only_changed_rows_are_kept),
         cmocka_unit_test(only_updated_rows_have_memory),
         cmocka_unit_test(hostile_pushes_are_refused),
         cmocka_unit_test(hostile_requests_are_refused),
         cmocka_unit_test(damaged_copies_do_no_harm),
+        cmocka_unit_test(damaged_copies_of_kept_values_do_no_harm),
         cmocka_unit_test(a_worker_keeps_rows_within_a_bound),
         cmocka_unit_test(wrong_answers_are_refused),
     };

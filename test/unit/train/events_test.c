@@ -486,6 +486,139 @@ static void batches_are_logged_by_the_clock(void **state)
     assert_int_equal(count(f, "epoch_loss", -1), 4);
 }
 
+/* ---- workers that both decide ---------------------------------------------------------------- */
+
+static void train_epoch(const weft_callback *cb, weft_trainer *t, int64_t epoch)
+{
+    const char *name[] = {"loss", "val_loss"};
+    weft_logs logs = {2, name, (double[]){1.0 / (double)(epoch + 1), 2}};
+
+    if (epoch == 0)
+        ok(cb->epoch_begin(cb->arg, t, epoch));
+    ok(cb->epoch_end(cb->arg, t, epoch, &logs));
+}
+
+static weft_str record_of(const weft_callback *cb)
+{
+    char *p;
+    weft_str s;
+
+    ok(cb->save(cb->arg, &p, &s.n));
+    s.data = p;
+    return s;
+}
+
+/* It decides from now on, and continues from a record. */
+static void take_over(const weft_callback *cb, weft_trainer *t, weft_str record)
+{
+    ok(cb->train_begin(cb->arg, t));
+    ok(cb->restore(cb->arg, record.data, record.n));
+}
+
+/* The second worker takes over from the record of epoch 2 while the first one's record of epoch 3
+ * is on its way: that one counts, although the second has removed what the first wrote. Whichever
+ * continues, each epoch is there once. */
+static void each_epoch_is_there_once_when_two_workers_decide(void **state)
+{
+    struct net n = open_net();
+
+    (void)state;
+    for (int on = 0; on < 2; on++) { /* which of them continues */
+        weft_callback w[2];
+        weft_str record[2];
+        char name[16], run[2][32];
+
+        snprintf(name, sizeof name, "two%d", on);
+        snprintf(run[0], sizeof run[0], "%s/train", name);
+        snprintf(run[1], sizeof run[1], "%s/validation", name);
+        for (int i = 0; i < 2; i++) {
+            make(&w[i], name, "");
+            ok(w[i].train_begin(w[i].arg, n.t));
+        }
+        for (int e = 0; e < 3; e++)
+            train_epoch(&w[0], n.t, e);
+        record[0] = record_of(&w[0]);
+        train_epoch(&w[0], n.t, 3);
+        record[1] = record_of(&w[0]);
+        take_over(&w[1], n.t, record[0]);
+        train_epoch(&w[1], n.t, 3);
+        take_over(&w[on], n.t, record[1]);
+        for (int e = 4; e < 6; e++)
+            train_epoch(&w[on], n.t, e);
+        ok(w[on].train_end(w[on].arg, n.t, &(weft_logs){0}));
+        for (int i = 0; i < 2; i++) {
+            struct file *f = read_run(run[i]);
+
+            for (int64_t e = 0; e < 6; e++)
+                assert_int_equal(count(f, "epoch_loss", e), 1);
+            weft_text_free(ctx, (char *)record[i].data);
+            weft_callback_free(&w[i]);
+        }
+    }
+    close_net(&n);
+}
+
+/* A worker that was silent still has the file open when another has taken over. */
+static void what_a_silent_worker_writes_later_is_nowhere(void **state)
+{
+    struct wf_events e;
+    struct wf_events_end end = {.from = -1};
+    struct file *f;
+    char path[160];
+    bool lost;
+
+    (void)state;
+    strcpy(path, in_dir("silent/events.out.tfevents.1.v2"));
+    ok(wf_events_open(&e, ctx, path, fixed));
+    ok(wf_events_scalar(&e, 1, "loss", 0.5));
+    ok(wf_events_flush(&e));
+    end.bytes = e.bytes;
+    ok(wf_events_settle(ctx, path, &end, true, &lost));
+    assert_false(lost);
+    ok(wf_events_scalar(&e, 2, "loss", 0.25));
+    end.bytes = e.bytes;
+    ok(wf_events_close(&e));
+    f = read_run("silent");
+    assert_int_equal(count(f, "loss", -1), 1);
+    /* and what is missing, without its events, is reported */
+    ok(wf_events_settle(ctx, path, &end, true, &lost));
+    assert_true(lost);
+    assert_int_equal(count(read_run("silent"), "loss", -1), 1);
+}
+
+/* What a run wrote since its last state is written again, at any length that the file may have. */
+static void missing_events_are_written_again(void **state)
+{
+    struct wf_events e;
+    struct wf_events_end end;
+    char path[160];
+    bool lost;
+
+    (void)state;
+    strcpy(path, in_dir("cut/events.out.tfevents.1.v2"));
+    for (int apart = 0; apart < 2; apart++) {
+        ok(wf_events_open(&e, ctx, path, fixed));
+        ok(wf_events_scalar(&e, 1, "loss", 0.5));
+        ok(wf_events_flush(&e));
+        wf_events_mark(&e);
+        ok(wf_events_scalar(&e, 2, "loss", 0.25));
+        ok(wf_events_scalar(&e, 3, "loss", 0.125));
+        ok(wf_events_flush(&e));
+        end = (struct wf_events_end){e.bytes, e.tail_from, e.tail.data, e.tail.len};
+        for (int64_t at = end.bytes; at >= end.from; at -= 7) {
+            struct file *f;
+
+            assert_int_equal(truncate(path, at), 0);
+            ok(wf_events_settle(ctx, path, &end, apart, &lost));
+            assert_false(lost);
+            f = read_run("cut");
+            for (int64_t step = 1; step <= 3; step++)
+                assert_int_equal(count(f, "loss", step), 1);
+        }
+        ok(wf_events_close(&e));
+    }
+}
+
 static void mistakes_are_named(void **state)
 {
     weft_callback cb;
@@ -505,6 +638,9 @@ int main(void)
         cmocka_unit_test(resumed_run_writes_no_step_twice),
         cmocka_unit_test(a_second_fit_adds_its_epochs_or_begins_anew),
         cmocka_unit_test(batches_are_logged_by_the_clock),
+        cmocka_unit_test(each_epoch_is_there_once_when_two_workers_decide),
+        cmocka_unit_test(what_a_silent_worker_writes_later_is_nowhere),
+        cmocka_unit_test(missing_events_are_written_again),
         cmocka_unit_test(mistakes_are_named),
     };
 

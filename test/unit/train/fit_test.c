@@ -391,6 +391,45 @@ static void csv_logger_writes_a_row_an_epoch(void **state)
     close_job(&j);
 }
 
+static weft_status cut_rows(void *arg, weft_trainer *t, int64_t epoch, const weft_logs *logs)
+{
+    (void)t;
+    (void)logs;
+    if (epoch == 2)
+        assert_int_equal(truncate(arg, 45), 0); /* the names, and a part of a row */
+    return WEFT_OK;
+}
+
+/* Another worker that believed that it decides has removed rows of a file that is open here. */
+static void csv_logger_writes_rows_again_that_were_cut_off(void **state)
+{
+    struct job j = open_job(COMPILE);
+    char dir[] = "csv-XXXXXX", path[64], spec[128], line[256];
+    weft_callback cb[2] = {{.size = sizeof *cb, .name = "cut", .arg = path, .epoch_end = cut_rows}};
+    FILE *f;
+    int n = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/log.csv", dir);
+    snprintf(spec, sizeof spec, "CSVLogger filename=%s", path);
+    ok(weft_callback_new(ctx, spec, &cb[1]));
+    ok(weft_fit(j.t, j.d, j.s,
+                WEFT_OPTS(weft_fit_opts, .epochs = 4, .n_callbacks = 2, .callbacks = cb), NULL));
+    weft_callback_free(&cb[1]);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    assert_string_equal(line, "epoch,accuracy,loss,val_accuracy,val_loss\n");
+    while (fgets(line, sizeof line, f)) {
+        assert_int_equal(atoi(line), n++);
+        assert_int_equal(strlen(line), strcspn(line, "\n") + 1);
+    }
+    assert_int_equal(n, 4);
+    fclose(f);
+    close_job(&j);
+}
+
 /* ---- interrupted runs ------------------------------------------------------------------------ */
 
 struct stopper {
@@ -546,6 +585,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(early_stopping_stops_and_restores_the_best),
         cmocka_unit_test(csv_logger_writes_a_row_an_epoch),
+        cmocka_unit_test(csv_logger_writes_rows_again_that_were_cut_off),
         cmocka_unit_test(an_interruption_before_fit_is_not_lost),
         cmocka_unit_test(an_interrupted_run_ends_with_the_same_bits),
         cmocka_unit_test(so_does_one_that_adds_batches_up),

@@ -534,8 +534,8 @@ static void wrong_variables_are_refused(void **state)
     o.n_vars = 0;
     expect_refused(&o, WEFT_EINVAL, "0 variables");
     o.n_vars = 1;
-    o.mode = WEFT_PARAMS_ASYNC;
-    expect_refused(&o, WEFT_ENOSUP, "only synchronous steps");
+    o.mode = (weft_params_mode)7;
+    expect_refused(&o, WEFT_EINVAL, "no mode 7");
     o.mode = WEFT_PARAMS_SYNC;
     o.schedule = "exponential_decay";
     expect_refused(&o, WEFT_EINVAL, "needs an optimizer");
@@ -593,11 +593,38 @@ static void wrong_pushes_are_refused(void **state)
     weft_ctx_free(ctx);
 }
 
+/* The tables that servers hold are in the file, too: it has the bytes of one process. */
+static void values_are_saved_by_servers(const weft_params_opts *o, const char *path)
+{
+    char other[96], command[256];
+
+    snprintf(other, sizeof other, "%s/served.safetensors", dir);
+    for (int servers = 1; servers < 3; servers++) {
+        weft_ctx *ctx;
+        weft_dist *d;
+        weft_params *p;
+
+        must(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .seed = 1), &ctx));
+        must(weft_dist_open_ps(ctx, WEFT_OPTS(weft_ps_opts, .servers = servers, .piece_bytes = 64),
+                               &d));
+        must(weft_params_open(ctx, d, o, &p));
+        for (int i = 0; i < 3; i++)
+            must(weft_params_wait(p));
+        must(weft_params_save(p, other));
+        must(weft_params_wait(p)); /* the job goes on */
+        weft_params_free(p);
+        weft_dist_free(d);
+        weft_ctx_free(ctx);
+        snprintf(command, sizeof command, "cmp %s %s", path, other);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 static void values_are_saved_and_loaded(void **state)
 {
     struct program k = {.shards = 2};
     weft_params_opts o = opts(&k, "adam");
-    struct values was, is;
+    struct values was, is, next;
     char path[96];
     weft_ctx *ctx;
     weft_params *p;
@@ -614,23 +641,23 @@ static void values_are_saved_and_loaded(void **state)
     assert_int_equal(weft_params_load(p, path), WEFT_ESTATE);
     weft_params_free(p);
     weft_ctx_free(ctx);
-    for (int ps = 0; ps < 2; ps++) {
+    values_are_saved_by_servers(&o, path);
+    for (int ps = 0; ps < 3; ps++) {
         weft_dist *d = NULL;
 
         assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .seed = 2), &ctx), 0);
         if (ps)
-            assert_int_equal(weft_dist_open_ps(ctx, WEFT_OPTS(weft_ps_opts, .servers = 2), &d), 0);
+            assert_int_equal(weft_dist_open_ps(ctx, WEFT_OPTS(weft_ps_opts, .servers = ps), &d), 0);
         assert_int_equal(weft_params_open(ctx, d, &o, &p), 0);
-        if (ps) {
-            assert_int_equal(weft_params_load(p, path), WEFT_ENOSUP);
-            assert_non_null(strstr(weft_error(), "table 'emb'"));
-        } else {
-            must(weft_params_load(p, path));
-            must(weft_params_pull(p));
-            read_values(p, &is);
-            expect_same(&was, &is);
-            must(weft_params_wait(p));
-        }
+        must(weft_params_load(p, path));
+        must(weft_params_load(p, path)); /* a second time changes nothing */
+        must(weft_params_pull(p));
+        read_values(p, &is);
+        expect_same(&was, &is);
+        must(weft_params_wait(p));
+        read_values(p, ps ? &is : &next); /* and training continues from them */
+        if (ps)
+            expect_same(&next, &is);
         weft_params_free(p);
         weft_dist_free(d);
         weft_ctx_free(ctx);
@@ -643,7 +670,8 @@ struct job {
     char cluster[256];
     int n_servers, n_workers;
     struct program k;
-    const char *out; /* where the first worker writes the values */
+    const char *out;    /* where the first worker writes the values */
+    const char *folder; /* of checkpoints, or NULL */
 };
 
 static void work(const struct job *j, const char *task, struct program k)
@@ -652,6 +680,8 @@ static void work(const struct job *j, const char *task, struct program k)
     struct values v;
     FILE *f;
 
+    o.checkpoint = j->folder;
+    o.checkpoint_steps = 2;
     train(&k, &o, WEFT_OPTS(weft_ps_opts, .cluster = j->cluster, .task = task, .piece_bytes = 64),
           &v);
     if (strcmp(task, "worker/0") != 0)
@@ -712,7 +742,7 @@ static int run_job(struct job *j, const char *name)
             k.die_at = j->k.die_at;
         if (strcmp(t[i].task, "worker/0") == 0 && j->k.kill_at) {
             k.kill_at = j->k.kill_at;
-            k.victim = t[2].pid; /* ps/1 */
+            k.victim = t[j->n_servers].pid; /* the last server */
         }
         t[i].pid = start(j, t[i].task, &k);
         assert_true(t[i].pid > 0);
@@ -737,7 +767,7 @@ static int run_job(struct job *j, const char *name)
 
             killed++;
             t[i].again = true;
-            snprintf(path, sizeof path, "%s/%s-p1", dir, name);
+            snprintf(path, sizeof path, "%s/%s-p%d", dir, name, j->n_servers - 1);
             if (t[i].task[0] == 'p')
                 unlink(path); /* it left its socket behind */
             if (t[0].pid)
@@ -791,6 +821,74 @@ static void killed_processes_change_no_bit(void **state)
     }
 }
 
+/* The only server dies: with checkpoints and without, and the result is the same. Then the same job
+ * continues from its last checkpoint, with other servers. */
+static void the_only_copy_may_be_lost(void **state)
+{
+    struct program one = {.shards = 3};
+    weft_params_opts o = opts(&one, "adam learning_rate=0.01 global_clipnorm=1");
+    struct values want, is;
+    char path[96], folder[96];
+
+    (void)state;
+    train(&one, &o, NULL, &want);
+    snprintf(path, sizeof path, "%s/result", dir);
+    snprintf(folder, sizeof folder, "%s/ckpt", dir);
+    for (int run = 0; run < 3; run++) {
+        struct job j = {.n_servers = run == 2 ? 2 : 1,
+                        .n_workers = 2,
+                        .k = {.shards = 3, .kill_at = run == 2 ? 0 : 7},
+                        .out = path,
+                        .folder = run ? folder : NULL};
+        char name[8];
+
+        snprintf(name, sizeof name, "b%d", run);
+        unlink(path);
+        assert_int_equal(run_job(&j, name), run < 2);
+        read_file(path, &is);
+        expect_same(&want, &is);
+    }
+}
+
+/* In one process and with servers in the process; from one to the other. */
+static void checkpoints_continue_anywhere(void **state)
+{
+    struct program k = {.shards = 2};
+    weft_params_opts o = opts(&k, "adam learning_rate=0.01");
+    struct values want, is;
+    char folder[96];
+
+    (void)state;
+    train(&k, &o, NULL, &want);
+    snprintf(folder, sizeof folder, "%s/there", dir);
+    o.checkpoint = folder;
+    o.checkpoint_steps = 3;
+    for (int stop = 2; stop <= STEPS; stop += 5) { /* 2, 7, 12 */
+        bool ps = stop == 7;
+        weft_ctx *ctx;
+        weft_dist *d = NULL;
+        weft_params *p;
+
+        must(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1, .seed = 5), &ctx));
+        if (ps)
+            must(weft_dist_open_ps(ctx, WEFT_OPTS(weft_ps_opts, .servers = 2), &d));
+        must(weft_params_open(ctx, d, &o, &p));
+        assert_int_equal(weft_params_checkpoint(p), WEFT_ESTATE);
+        must(weft_params_pull(p));
+        assert_int_equal(weft_params_step(p), stop == 2 ? 0 : stop - 5);
+        while (weft_params_step(p) < stop)
+            must(weft_params_wait(p));
+        must(weft_params_checkpoint(p));
+        read_values(p, &is);
+        weft_params_free(p);
+        weft_dist_free(d);
+        weft_ctx_free(ctx);
+    }
+    expect_same(&want, &is);
+    o.checkpoint = NULL;
+    k.shards = 2;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -801,7 +899,9 @@ int main(void)
         cmocka_unit_test(wrong_variables_are_refused),
         cmocka_unit_test(wrong_pushes_are_refused),
         cmocka_unit_test(values_are_saved_and_loaded),
+        cmocka_unit_test(checkpoints_continue_anywhere),
         cmocka_unit_test(killed_processes_change_no_bit),
+        cmocka_unit_test(the_only_copy_may_be_lost),
     };
 
     return cmocka_run_group_tests(tests, begin, end);

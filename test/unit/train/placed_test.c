@@ -71,48 +71,73 @@ static void the_placement_is_printed(void **state)
     (void)state;
     start(&j, "/job:ps/task:1", false);
     expect(&j, WEFT_OPTS(weft_ps_opts, .servers = 2),
-           "ps/0: 0.044 MB in 2 pieces, and 0.132 MB as backup\n"
-           "  a/kernel                              0.033 MB\n"
-           "  a/bias                                0.001 MB\n"
-           "  c/kernel                              0.010 MB\n"
-           "  c/bias                                0.000 MB\n"
-           "ps/1: 0.132 MB in 1 piece, and 0.044 MB as backup\n"
-           "  b/kernel                              0.131 MB, placed\n"
-           "  b/bias                                0.001 MB, placed\n");
+           "ps/0: 43.6 kB in 2 pieces, and 132.1 kB as backup\n"
+           "  a/kernel                                32.8 kB\n"
+           "  a/bias                                512 bytes\n"
+           "  c/kernel                                10.2 kB\n"
+           "  c/bias                                 40 bytes\n"
+           "ps/1: 132.1 kB in 1 piece, and 43.6 kB as backup\n"
+           "  b/kernel                               131.1 kB, placed\n"
+           "  b/bias                               1024 bytes, placed\n");
     expect(
         &j,
         WEFT_OPTS(weft_ps_opts, .servers = 3, .replicas = 1, .placement = WEFT_PLACE_ROUND_ROBIN),
-        "ps/0: 0.033 MB in 2 pieces\n"
-        "  a/kernel                              0.033 MB, placed\n"
-        "  c/bias                                0.000 MB, placed\n"
-        "ps/1: 0.133 MB in 1 piece\n"
-        "  a/bias                                0.001 MB, placed\n"
-        "  b/kernel                              0.131 MB, placed\n"
-        "  b/bias                                0.001 MB, placed\n"
-        "ps/2: 0.010 MB in 1 piece\n"
-        "  c/kernel                              0.010 MB, placed\n");
+        "ps/0: 32.8 kB in 2 pieces\n"
+        "  a/kernel                                32.8 kB, placed\n"
+        "  c/bias                                 40 bytes, placed\n"
+        "ps/1: 132.6 kB in 1 piece\n"
+        "  a/bias                                512 bytes, placed\n"
+        "  b/kernel                               131.1 kB, placed\n"
+        "  b/bias                               1024 bytes, placed\n"
+        "ps/2: 10.2 kB in 1 piece\n"
+        "  c/kernel                                10.2 kB, placed\n");
     expect(&j, WEFT_OPTS(weft_ps_opts, .servers = 3, .replicas = 1, .placement = WEFT_PLACE_GREEDY),
-           "ps/0: 0.033 MB in 1 piece\n"
-           "  a/kernel                              0.033 MB, placed\n"
-           "ps/1: 0.133 MB in 1 piece\n"
-           "  a/bias                                0.001 MB, placed\n"
-           "  b/kernel                              0.131 MB, placed\n"
-           "  b/bias                                0.001 MB, placed\n"
-           "ps/2: 0.010 MB in 1 piece\n"
-           "  c/kernel                              0.010 MB, placed\n"
-           "  c/bias                                0.000 MB, placed\n");
+           "ps/0: 32.8 kB in 1 piece\n"
+           "  a/kernel                                32.8 kB, placed\n"
+           "ps/1: 132.6 kB in 1 piece\n"
+           "  a/bias                                512 bytes, placed\n"
+           "  b/kernel                               131.1 kB, placed\n"
+           "  b/bias                               1024 bytes, placed\n"
+           "ps/2: 10.3 kB in 1 piece\n"
+           "  c/kernel                                10.2 kB, placed\n"
+           "  c/bias                                 40 bytes, placed\n");
     expect(&j,
            WEFT_OPTS(weft_ps_opts, .cluster = "chief=a:1;ps=b:1,c:1;worker=1", .replicas = 1,
                      .place = by_name, .place_arg = &calls),
-           "ps/0: 0.010 MB in 1 piece\n"
-           "  c/kernel                              0.010 MB\n"
-           "  c/bias                                0.000 MB\n"
-           "ps/1: 0.165 MB in 1 piece\n"
-           "  a/kernel                              0.033 MB, placed\n"
-           "  a/bias                                0.001 MB, placed\n"
-           "  b/kernel                              0.131 MB, placed\n"
-           "  b/bias                                0.001 MB, placed\n");
+           "ps/0: 10.3 kB in 1 piece\n"
+           "  c/kernel                                10.2 kB\n"
+           "  c/bias                                 40 bytes\n"
+           "ps/1: 165.4 kB in 1 piece\n"
+           "  a/kernel                                32.8 kB, placed\n"
+           "  a/bias                                512 bytes, placed\n"
+           "  b/kernel                               131.1 kB, placed\n"
+           "  b/bias                               1024 bytes, placed\n");
     assert_int_equal(calls, 4); /* those of b have a scope */
+    end(&j);
+}
+
+/* Rows of a table lie on all servers. */
+static void tables_are_in_it(void **state)
+{
+    struct job j;
+    weft_sym v;
+    char *said;
+
+    (void)state;
+    assert_int_equal(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = 1), &j.ctx), WEFT_OK);
+    assert_int_equal(weft_model_new(j.ctx, NULL, &j.m), WEFT_OK);
+    v = weft_input(j.m, "ids", WEFT_I32, 1, (int64_t[]){1});
+    v = weft_apply(j.m, "Embedding", "input_dim=100000 output_dim=64 name=words", v);
+    v = weft_apply(j.m, "Flatten", "", v);
+    weft_model_output(j.m, weft_apply(j.m, "Dense", "units=2 name=d", v));
+    assert_int_equal(weft_model_status(j.m), WEFT_OK);
+    if (weft_ps_explain(j.m, WEFT_OPTS(weft_ps_opts, .servers = 2, .replicas = 1), &said))
+        fail_msg("%s", weft_error());
+    assert_memory_equal(said, "ps/0: ", 6);
+    assert_non_null(strstr(said, "  words/embeddings "));
+    assert_non_null(strstr(said, "ps/1: "));
+    assert_non_null(strstr(strstr(said, "ps/1: "), " MB of 25.6 MB\n"));
+    weft_text_free(j.ctx, said);
     end(&j);
 }
 
@@ -225,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_placement_is_printed),
+        cmocka_unit_test(tables_are_in_it),
         cmocka_unit_test(servers_that_do_not_exist_are_refused_or_ignored),
         cmocka_unit_test(a_scope_that_is_not_one_is_an_error_of_the_model),
         cmocka_unit_test(placement_does_not_change_a_bit),

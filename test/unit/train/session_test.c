@@ -24,6 +24,8 @@
 #define F 7
 #define PER_EPOCH 8 /* batches of 12 */
 
+static int n_shards = 2;
+
 static char dir[64];
 static float x[N][F];
 static int32_t y[N];
@@ -61,6 +63,12 @@ static int end(void **state)
     return system(command);
 }
 
+static void must(weft_status st)
+{
+    if (st)
+        fail_msg("%s", weft_error());
+}
+
 /* ---- a program ------------------------------------------------------------------------------- */
 
 struct program {
@@ -92,7 +100,7 @@ static weft_status open_program(struct program *p, const weft_ps_opts *ps)
         st = weft_compile(p->m,
                           WEFT_OPTS(weft_compile_opts, .optimizer = "adam learning_rate=0.01",
                                     .loss = "sparse_categorical_crossentropy from_logits=true",
-                                    .metrics = "accuracy", .shards = 2),
+                                    .metrics = "accuracy", .shards = n_shards),
                           &p->t);
     weft_data_new(p->ctx, &p->d);
     p->s =
@@ -182,6 +190,23 @@ static void a_session_has_the_bits_of_fit(void **state)
     close_program(&p);
 }
 
+/* Asynchronous training has no batches by hand. */
+static void asynchronous_batches_by_hand_are_refused(void **state)
+{
+    struct program p;
+    float in[4 * F] = {0};
+    int32_t label[4] = {0};
+    weft_tensor xt = weft_view(WEFT_F32, in, 2, (int64_t[]){4, F}),
+                yt = weft_view(WEFT_I32, label, 1, (int64_t[]){4});
+
+    (void)state;
+    assert_int_equal(
+        open_program(&p, WEFT_OPTS(weft_ps_opts, .servers = 1, .consistency = "async")), 0);
+    assert_int_equal(weft_train_on_batch(p.t, &xt, &yt, NULL, NULL), WEFT_ENOSUP);
+    assert_non_null(strstr(weft_error(), "steps by hand"));
+    close_program(&p);
+}
+
 /* Stopped in the middle of an epoch, at its end, and before a first step; each session goes on. */
 static void what_was_stopped_continues(void **state)
 {
@@ -227,6 +252,130 @@ static void a_session_that_is_closed_early_takes_no_further_step(void **state)
             assert_int_equal(weft_session_run(s, NULL), 0);
         assert_int_equal(weft_session_close(s), 0);
         assert_int_equal(weft_trainer_step(p.t), steps);
+        close_program(&p);
+    }
+}
+
+/* ---- shard by shard -------------------------------------------------------------------------- */
+
+/* One worker that reads what it wrote takes the steps of one process. It stops where it is told:
+ * before the first epoch ends, where one ends, and later in the middle of one. */
+static void an_asynchronous_session_stops_at_its_step_and_continues(void **state)
+{
+    const int64_t last[] = {
+        5, PER_EPOCH, PER_EPOCH, 2 * PER_EPOCH + 3, 3 * PER_EPOCH, 4 * PER_EPOCH + 4};
+    const char *ckpt = in_dir("leased");
+    int64_t at = 0;
+
+    (void)state;
+    n_shards = 1;
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
+        const weft_ps_opts o = {
+            .size = sizeof o, .servers = 1 + (int)i % 2, .consistency = "stale(1)"};
+        struct program p;
+        weft_session *s;
+
+        assert_int_equal(open_program(&p, &o), 0);
+        must(weft_session_open(p.t, p.d, p.s,
+                               WEFT_OPTS(weft_session_opts, .batch = 12, .last_step = last[i],
+                                         .checkpoint = ckpt, .checkpoint_steps = 3),
+                               &s));
+        assert_int_equal(weft_session_restored(s), at > 0);
+        assert_true(last[i] == at || weft_session_step(s) == at);
+        assert_int_equal(loop(s), last[i] - at);
+        must(weft_session_close(s));
+        at = last[i];
+        assert_int_equal(weft_trainer_step(p.t), at);
+        if (at % PER_EPOCH == 0)
+            assert_true(bits_of(&p) == plain(at));
+        close_program(&p);
+    }
+    n_shards = 2;
+}
+
+static weft_status change_a_weight(void *arg, weft_session *s)
+{
+    weft_tensor w;
+
+    if (weft_session_step(s) < *(int *)arg)
+        return WEFT_OK;
+    if (weft_trainer_weight(weft_session_trainer(s), "dense/kernel", &w))
+        return WEFT_EBUG;
+    ((float *)w.data)[3] += 1;
+    return WEFT_OK;
+}
+
+/* What a hook reads is what the last shard was computed from; what it writes would be lost. */
+static weft_status read_a_weight(void *arg, weft_session *s, const weft_logs *logs)
+{
+    weft_tensor w;
+
+    (void)arg;
+    (void)logs;
+    return weft_trainer_weight(weft_session_trainer(s), "dense/kernel", &w);
+}
+
+static void an_asynchronous_session_takes_no_values_from_hooks(void **state)
+{
+    for (int from = 0; from < 4; from++) {
+        const weft_hook hooks[] = {
+            {.size = sizeof *hooks, .name = "reads", .after_run = read_a_weight},
+            {.size = sizeof *hooks,
+             .name = "writes",
+             .arg = &from,
+             .created = change_a_weight,
+             .before_run = change_a_weight}};
+        struct program p;
+        weft_session *s = NULL;
+
+        (void)state;
+        assert_int_equal(
+            open_program(&p, WEFT_OPTS(weft_ps_opts, .servers = 2, .consistency = "async")), 0);
+        must(weft_session_open(
+            p.t, p.d, p.s,
+            WEFT_OPTS(weft_session_opts, .batch = 12, .last_step = 3, .n_hooks = 2, .hooks = hooks),
+            &s));
+        loop(s);
+        if (from < 3) {
+            assert_int_equal(weft_session_close(s), WEFT_ENOSUP);
+            assert_non_null(strstr(weft_error(), "take no new values"));
+        } else {
+            must(weft_session_close(s));
+            assert_int_equal(weft_trainer_step(p.t), 3);
+        }
+        close_program(&p);
+    }
+}
+
+static weft_status say_when(void *arg, weft_session *s, const weft_logs *logs)
+{
+    (void)logs;
+    if (weft_session_step(s) >= *(int *)arg)
+        weft_session_request_stop(s);
+    return WEFT_OK;
+}
+
+/* By a hook, or after so many steps: shards that are out are finished first. */
+static void an_asynchronous_session_stops_when_it_is_asked(void **state)
+{
+    int when = 11;
+    const weft_hook hook = {
+        .size = sizeof hook, .name = "stop", .arg = &when, .after_run = say_when};
+
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        struct program p;
+        weft_session *s;
+
+        assert_int_equal(
+            open_program(&p, WEFT_OPTS(weft_ps_opts, .servers = 2, .consistency = "async")), 0);
+        must(weft_session_open(p.t, p.d, p.s,
+                               WEFT_OPTS(weft_session_opts, .batch = 12, .n_steps = asked ? 0 : 11,
+                                         .n_hooks = asked, .hooks = &hook),
+                               &s));
+        loop(s);
+        must(weft_session_close(s));
+        assert_in_range(weft_trainer_step(p.t), 11, 3 * PER_EPOCH);
         close_program(&p);
     }
 }
@@ -636,6 +785,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_session_has_the_bits_of_fit),
+        cmocka_unit_test(asynchronous_batches_by_hand_are_refused),
+        cmocka_unit_test(an_asynchronous_session_stops_at_its_step_and_continues),
+        cmocka_unit_test(an_asynchronous_session_takes_no_values_from_hooks),
+        cmocka_unit_test(an_asynchronous_session_stops_when_it_is_asked),
         cmocka_unit_test(what_was_stopped_continues),
         cmocka_unit_test(a_session_that_is_closed_early_takes_no_further_step),
         cmocka_unit_test(hooks_are_called_in_their_order),

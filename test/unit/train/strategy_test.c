@@ -509,6 +509,20 @@ static void with_servers(const struct setting *c, uint64_t seed, const struct re
     free(got.bytes);
 }
 
+/* Where the test runs on devices with memory of their own: replicas on several of them. */
+static void on_devices(const struct setting *c, uint64_t seed, const struct result *local,
+                       const char *text)
+{
+    static const char *const more[] = {"fake:1", "fake:1, fake:2", "fake:1*3", "fake:2*2, fake:1"};
+    struct result got;
+
+    if (!getenv("WEFT_TEST_DEVICE"))
+        return;
+    got = train_on(c, NULL, NULL, "mirrored", more[seed % WF_COUNT(more)]);
+    compare(local, &got, "mirrored on devices", text);
+    free(got.bytes);
+}
+
 static void one_case(uint64_t seed)
 {
     struct setting c = draw_setting(seed);
@@ -531,6 +545,7 @@ static void one_case(uint64_t seed)
     free(held.bytes);
     compare(&local, &mirrored, "mirrored", text);
     free(mirrored.bytes);
+    on_devices(&c, seed, &local, text);
     if (seed % 2 == 0) /* procs_test has more */
         with_servers(&c, seed, &local, text);
     compare(&local, &unfused, "local without fused updates", text);
@@ -546,7 +561,7 @@ static void strategies_give_the_same_bits(void **state)
 {
     const char *asked = getenv("WEFT_STRATEGY_CASES");
     unsigned long long first = 0,
-                       end = getenv("WEFT_TEST_QUICK") || getenv("WEFT_TEST_DEVICE") ? 12 : 60;
+                       end = getenv("WEFT_TEST_QUICK") || getenv("WEFT_TEST_DEVICE") ? 12 : 36;
 
     (void)state;
     if (asked && sscanf(asked, "%llu:%llu", &first, &end) != 2)

@@ -250,6 +250,25 @@ static void col_sums(float *dst, const struct wf_gemm_block *p)
     }
 }
 
+/* Adds to zero as a register block does, which decides the sign of a zero. */
+static void outer(float *c, int64_t ldc, const float *a, int64_t a_rs, const float *b, int64_t m,
+                  int64_t n)
+{
+    for (int64_t i = 0; i < m; i++, a += a_rs, c += ldc) {
+        const vf av = vf_load1(a);
+        const bool whole = (uintptr_t)c % sizeof av == 0;
+        int64_t j = 0;
+
+        for (; whole && j + VF_N <= n; j += VF_N)
+            vf_stream(c + j, vf_fma(av, vf_load(b + j), vf_zero()));
+        for (; j + VF_N <= n; j += VF_N)
+            vf_store(c + j, vf_fma(av, vf_load(b + j), vf_zero()));
+        if (j < n)
+            vf_storen(c + j, vf_fma(av, vf_loadn(b + j, n - j), vf_zero()), n - j);
+    }
+    wf_stream_end();
+}
+
 /* ---- typed rows ------------------------------------------------------------------------------ */
 
 WF_SIMD_INLINE int64_t type_bytes(const int type)
@@ -610,5 +629,6 @@ const struct wf_gemm_fns WF_LEVELED(wf_gemm_fns) = {
     .add = add,
     .flip = flip,
     .col_sums = col_sums,
+    .outer = outer,
     .peak_loop = peak_loop,
 };

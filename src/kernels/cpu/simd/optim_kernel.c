@@ -211,9 +211,8 @@ WF_SIMD_INLINE void step_lion(const struct consts *k, vf g, struct elem *e)
         e.s2 = n_slots > 2 ? load(s2 + i __VA_ARGS__) : vf_zero(); \
     } while (0)
 
-#define STORE_ELEM(store, ...)               \
+#define STORE_SLOTS(store, ...)              \
     do {                                     \
-        store(w + i, e.w __VA_ARGS__);       \
         if (n_slots > 0)                     \
             store(s0 + i, e.s0 __VA_ARGS__); \
         if (n_slots > 1)                     \
@@ -222,7 +221,14 @@ WF_SIMD_INLINE void step_lion(const struct consts *k, vf g, struct elem *e)
             store(s2 + i, e.s2 __VA_ARGS__); \
     } while (0)
 
+#define STORE_ELEM(store, ...)           \
+    do {                                 \
+        store(w + i, e.w __VA_ARGS__);   \
+        STORE_SLOTS(store, __VA_ARGS__); \
+    } while (0)
+
 #define COMMA_TAIL , n - i
+#define COMMA_LEFT , left
 
 WF_SIMD_INLINE void drive_flat(step_fn *step, int n_slots, const struct wf_optim_scalars *scalars,
                                int64_t n, float *w, const float *g, float *s0, float *s1, float *s2)
@@ -250,14 +256,56 @@ WF_SIMD_INLINE void drive_flat(step_fn *step, int n_slots, const struct wf_optim
     }
 }
 
+/* From w into `to`, past the caches; the slots stay. Elements before the first whole vector of
+ * `to` are done as a short one. */
+WF_SIMD_INLINE void drive_to(step_fn *step, int n_slots, const struct wf_optim_scalars *scalars,
+                             int64_t n, float *to, const float *w, const float *g, float *s0,
+                             float *s1, float *s2)
+{
+    int64_t off = (int64_t)((uintptr_t)to / sizeof(float) % VF_N);
+    int64_t first = off ? VF_N - off : 0, i = 0;
+    struct consts k;
+
+    consts_set(&k, scalars);
+    while (i < n) {
+        int64_t left = i < first ? first : n - i;
+        struct elem e;
+        vf x;
+
+        if (left > n - i)
+            left = n - i;
+        if (left >= VF_N) {
+            LOAD_ELEM(vf_load, );
+            x = before(&k, vf_load(g + i), &e);
+            step(&k, x, &e);
+            vf_stream(to + i, e.w);
+            STORE_SLOTS(vf_store, );
+            i += VF_N;
+        } else {
+            LOAD_ELEM(vf_loadn, COMMA_LEFT);
+            x = before(&k, vf_loadn(g + i, left), &e);
+            step(&k, x, &e);
+            vf_storen(to + i, e.w, left);
+            STORE_SLOTS(vf_storen, COMMA_LEFT);
+            i += left;
+        }
+    }
+    wf_stream_end();
+}
+
 enum { ROWS_AHEAD = 16, LINE_FLOATS = 16, MAX_LINES_AHEAD = 8 };
+
+WF_SIMD_INLINE int64_t row_stride(const struct wf_optim_table *t)
+{
+    return t->stride ? t->stride : t->width;
+}
 
 /* Prefetches a row that is needed ROWS_AHEAD rows later. */
 WF_SIMD_INLINE void prefetch_row(const struct wf_optim_table *t, int n_slots, int64_t i)
 {
     int64_t width =
         t->width > LINE_FLOATS * MAX_LINES_AHEAD ? LINE_FLOATS * MAX_LINES_AHEAD : t->width;
-    int64_t at = t->rows[i] * t->width;
+    int64_t at = t->rows[i] * row_stride(t);
     const float *g = t->g + (t->first ? t->first[i] : i) * t->g_stride;
 
     for (int64_t c = 0; c < width; c += LINE_FLOATS) {
@@ -310,7 +358,7 @@ WF_SIMD_INLINE void drive_rows(step_fn *step, int n_slots, const struct wf_optim
     for (int64_t r = begin; r < ahead; r++)
         prefetch_row(t, n_slots, r);
     for (int64_t r = begin; r < end; r++) {
-        int64_t at = t->rows[r] * n, i = 0;
+        int64_t at = t->rows[r] * row_stride(t), i = 0;
         float *w = t->w + at, *s0 = n_slots > 0 ? t->slot[0] + at : NULL;
         float *s1 = n_slots > 1 ? t->slot[1] + at : NULL,
               *s2 = n_slots > 2 ? t->slot[2] + at : NULL;
@@ -409,18 +457,28 @@ static void sum_chain(int64_t width, const float *g, int64_t stride, int32_t fir
         vf_storen(out + c, chain_loadn(g, stride, first, next, c, width - c), width - c);
 }
 
-static void add(int64_t n, float *to, const float *from)
+static void add_to(int64_t n, float *to, const float *a, const float *b)
 {
     for (int64_t i = 0; i < n; i += VF_N)
-        vf_store_to(to + i, vf_load_to(to + i, n - i) + vf_load_to(from + i, n - i), n - i);
+        vf_store_to(to + i, vf_load_to(a + i, n - i) + vf_load_to(b + i, n - i), n - i);
 }
 
-static void scale(int64_t n, float *to, float factor)
+static void add(int64_t n, float *to, const float *from)
+{
+    add_to(n, to, to, from);
+}
+
+static void scale_to(int64_t n, float *to, const float *from, float factor)
 {
     vf f = vf_set1(factor);
 
     for (int64_t i = 0; i < n; i += VF_N)
-        vf_store_to(to + i, vf_load_to(to + i, n - i) * f, n - i);
+        vf_store_to(to + i, vf_load_to(from + i, n - i) * f, n - i);
+}
+
+static void scale(int64_t n, float *to, float factor)
+{
+    scale_to(n, to, to, factor);
 }
 
 static void add_scaled(int64_t n, float *to, const float *from, float factor)
@@ -464,7 +522,7 @@ static void rows_lamb(const struct wf_optim_scalars *scalars, const struct wf_op
 
     consts_set(&k, scalars);
     for (int64_t r = begin; r < end; r++) {
-        int64_t at = t->rows[r] * n;
+        int64_t at = t->rows[r] * row_stride(t);
         float *w = t->w + at, *m = t->slot[0] + at, *v = t->slot[1] + at;
         struct wf_sum64 ws, qs;
         double w_sq, q_sq;
@@ -519,6 +577,11 @@ static double sumsq(int64_t n, const float *x)
     {                                                                                              \
         drive_flat(step_##name, n_slots, k, n, w, g, s0, s1, s2);                                  \
     }                                                                                              \
+    static void to_##name(const struct wf_optim_scalars *k, int64_t n, float *to, const float *w,  \
+                          const float *g, float *s0, float *s1, float *s2)                         \
+    {                                                                                              \
+        drive_to(step_##name, n_slots, k, n, to, w, g, s0, s1, s2);                                \
+    }                                                                                              \
     static void rows_##name(const struct wf_optim_scalars *k, const struct wf_optim_table *t,      \
                             int64_t begin, int64_t end)                                            \
     {                                                                                              \
@@ -558,14 +621,18 @@ FORM(lion, 1)
 
 /* LAMB needs norms of the whole variable: wf_optim_update refuses it, rows have their own. */
 #define flat_lamb NULL
+#define to_lamb NULL
 
 const struct wf_optim_fns WF_LEVELED(wf_optim_fns) = {
     .update = EACH_FORM(flat),
+    .update_to = EACH_FORM(to),
     .update_rows = EACH_FORM(rows),
     .lamb_slots = lamb_slots,
     .lamb_apply = lamb_apply,
     .sumsq = sumsq,
     .sum_chain = sum_chain,
+    .add_to = add_to,
+    .scale_to = scale_to,
     .add = add,
     .scale = scale,
     .add_scaled = add_scaled,

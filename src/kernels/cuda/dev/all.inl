@@ -54,3 +54,5 @@ DEV vf vf_sqrt(vf x)
 #undef H_BF16
 
 #include "kernels/cuda/dev/wide.inl"
+#include "kernels/cuda/dev/pool.inl"
+#include "kernels/cuda/dev/rows.inl"

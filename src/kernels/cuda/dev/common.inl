@@ -80,6 +80,22 @@ KERNEL(wfc_add_n_int, wfc_add_n)
     }
 }
 
+/* The same sums as wfc_assign's. */
+KERNEL(wfc_assigns, wfc_assigns)
+{
+    uint32_t n = A->one[BY].n;
+
+    EACH_THREAD(t)
+    {
+        for (int64_t i = BX * NT + t; i < n && !troubled(&A->fault); i += GX * NT) {
+            float v = A->one[BY].var[i], x = A->one[BY].value[i];
+
+            A->one[BY].out[i] =
+                A->ema ? v * (float)A->momentum + x * (float)(1 - A->momentum) : v + x;
+        }
+    }
+}
+
 KERNEL(wfc_assign_int, wfc_assign)
 {
     EACH_THREAD(t)
@@ -245,10 +261,37 @@ KERNEL(wfc_xent_small, wfc_rows_args)
     }
 }
 
+/* Row i of the result, from every WFC_NARROW_ROWS-th row; `ahead` rows at a time, so that loads do
+ * not wait for each other, added in their order. n and ahead are constants where this is called. */
+DEV void narrow_sums(const struct wfc_narrow *A, uint32_t i, uint32_t first, uint32_t n,
+                     uint32_t ahead, float *sum)
+{
+    for (uint32_t r = first; r < A->k; r += ahead * WFC_NARROW_ROWS) {
+        float x[16], v[16][WFC_NARROW];
+
+        UNROLL_ALL
+        for (uint32_t q = 0; q < ahead; q++) {
+            uint32_t row = r + q * WFC_NARROW_ROWS;
+            bool in = row < A->k;
+
+            x[q] = in && i < A->m ? A->a[row * A->m + i] : in && i == A->m ? 1.0f : 0.0f;
+            UNROLL_ALL
+            for (uint32_t j = 0; j < n; j++)
+                v[q][j] = in && j < A->n ? A->b[row * A->n + j] : 0;
+        }
+        UNROLL_ALL
+        for (uint32_t q = 0; q < ahead; q++) {
+            UNROLL_ALL
+            for (uint32_t j = 0; j < n; j++)
+                sum[j] += x[q] * v[q][j];
+        }
+    }
+}
+
 /* y = a' b [m, n] and the sums of b's columns [n], for a [k, m] and b [k, n] of f32, n at most
  * WFC_NARROW: block BX has WFC_NARROW_M columns of a, and its threads share the rows. The column
  * after a's last is all ones: its products are the sums. */
-KERNEL(wfc_narrow, wfc_narrow)
+KERNEL_OF(wfc_narrow, wfc_narrow, WFC_NARROW_M *WFC_NARROW_ROWS)
 {
     SHARED float s[WFC_NARROW_ROWS * WFC_NARROW_M * WFC_NARROW];
 
@@ -261,27 +304,12 @@ KERNEL(wfc_narrow, wfc_narrow)
         UNROLL_ALL
         for (uint32_t j = 0; j < WFC_NARROW; j++)
             sum[j] = 0;
-        /* four rows at a time, so that loads do not wait for each other; added in their order */
-        for (uint32_t r = first; r < A->k; r += 4 * WFC_NARROW_ROWS) {
-            float x[4], v[4][WFC_NARROW];
-
-            UNROLL_ALL
-            for (uint32_t q = 0; q < 4; q++) {
-                uint32_t row = r + q * WFC_NARROW_ROWS;
-                bool in = row < A->k;
-
-                x[q] = in && i < A->m ? A->a[row * A->m + i] : in && i == A->m ? 1.0f : 0.0f;
-                UNROLL_ALL
-                for (uint32_t j = 0; j < WFC_NARROW; j++)
-                    v[q][j] = in && j < A->n ? A->b[row * A->n + j] : 0;
-            }
-            UNROLL_ALL
-            for (uint32_t q = 0; q < 4; q++) {
-                UNROLL_ALL
-                for (uint32_t j = 0; j < WFC_NARROW; j++)
-                    sum[j] += x[q] * v[q][j];
-            }
-        }
+        if (A->n == 1)
+            narrow_sums(A, i, first, 1, 16, sum);
+        else if (A->n <= 12 && A->k > 4 * WFC_NARROW_ROWS)
+            narrow_sums(A, i, first, 12, 8, sum);
+        else
+            narrow_sums(A, i, first, WFC_NARROW, 4, sum);
         UNROLL_ALL
         for (uint32_t j = 0; j < WFC_NARROW; j++)
             s[t * WFC_NARROW + (int)j] = sum[j];
@@ -381,7 +409,12 @@ KERNEL(wfc_turn, wfc_turn)
         int64_t r = r0 + t % 32;
 
         for (int64_t i = t / 32; i < 32; i += NT / 32)
-            if (r < A->n_rows && c0 + i < A->n_cols)
+            if (r >= A->n_rows || c0 + i >= A->n_cols)
+                ;
+            else if (A->half)
+                ((float *)A->to)[(c0 + i) * A->n_rows + r] =
+                    get_f32(&square[t % 32][i], A->half, 0);
+            else
                 move_elem(A->to, (c0 + i) * A->n_rows + r, &square[t % 32][i], 0, A->size);
     }
 }

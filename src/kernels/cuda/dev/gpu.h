@@ -49,6 +49,8 @@ DEV void gpu_begin(void)
     }                                                             \
     DEV void name##_body(const struct args *A)
 #define SHARED __shared__
+/* n halves at a multiple of 16 bytes, of the memory that the launch asks for (wfc_launch_with). */
+#define DYNAMIC(name, n) extern __shared__ __align__(16) uint16_t name[]
 #define UNROLL _Pragma("unroll 8")
 #define UNROLL_ALL _Pragma("unroll") /* a constant number: arrays by its variable are registers */
 #define UNROLL4 _Pragma("unroll 4")
@@ -135,6 +137,7 @@ static _Thread_local struct gpu_place gpu_at;
 #define KERNEL_OF(name, args, threads) KERNEL_(name, args)
 #define KERNEL_ON(name, args, threads, blocks) KERNEL_(name, args)
 #define SHARED static _Thread_local
+#define DYNAMIC(name, n) static _Thread_local _Alignas(16) uint16_t name[n]
 #define UNROLL
 #define UNROLL_ALL
 #define UNROLL4
