@@ -63,6 +63,14 @@ static weft_status late_passes(struct wf_plan *p, const struct wf_fusing *can, i
     return st;
 }
 
+static weft_status uncross(struct wf_plan *p, int n_roots)
+{
+    weft_graph *to = NULL;
+    weft_status st = wf_pass_uncross(p->graph, n_roots, p->roots, &to);
+
+    return to ? next_graph(&p->graph, st, to) : st;
+}
+
 static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
 {
     static const struct wf_fusing cpu = {wf_kernel_can_step, wf_kernel_can_anchor, NULL};
@@ -85,9 +93,7 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
     st = wf_pass_simplify(p->graph, mask, eval_ref, p->ctx, n_roots, p->roots, &to);
     st = next_graph(&p->graph, st, to);
     if (!st)
-        st = wf_pass_uncross(p->graph, n_roots, p->roots, &to);
-    if (!st && to)
-        st = next_graph(&p->graph, st, to);
+        st = uncross(p, n_roots);
     if (!st && join && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels) {
         st = wf_pass_join(p->graph, updates, fn->opts.trap_numerics, n_roots, p->roots, &to);
         st = next_graph(&p->graph, st, to);
@@ -100,6 +106,9 @@ static weft_status run_passes(struct wf_plan *p, weft_fn *fn, int n_roots)
     }
     if (!st && can.take && (mask & WF_PASS_FUSE) && !fn->opts.reference_kernels)
         st = late_passes(p, &can, n_roots);
+    /* What was joined with a node that comes after an update comes after it, too. */
+    if (!st)
+        st = uncross(p, n_roots);
     if (!st && fn->n_gradients) {
         st = wf_pass_own(p->graph, n_roots, p->roots, n_roots - fn->n_gradients, &to);
         st = next_graph(&p->graph, st, to);

@@ -292,12 +292,37 @@ static void an_update_inside_a_product_does_not_change_what_the_product_reads(vo
     check(product_of_an_old_value);
 }
 
+/* ---- programs that come after an update ---------------------------------------------------------
+ */
+
+/* relu_grad and mul become one program, which reads the new v. What reads its first result, and the
+ * old v, was built as something that need not wait for the update. */
+static void program_beside_an_old_value(struct net *n)
+{
+    weft_val old, u, early, both[2];
+
+    old = weft_reshape(n->g, n->v, 1, (int64_t[]){3});
+    u = update(n, weft_assign(n->g, n->v, threes(n, 5)));
+    early = weft_op(n->g, "relu_grad", 2, (weft_val[]){n->w, n->w}, ""); /* 2 */
+    fetch(n, weft_mul(n->g, u, early), 10);
+    both[0] = early;
+    both[1] = old;
+    fetch(n, weft_slice_axis(n->g, weft_concat(n->g, 2, both, 0), 0, 3, 3), 1);
+}
+
+static void what_a_program_delays_still_reads_old_values(void **state)
+{
+    (void)state;
+    check(program_beside_an_old_value);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_that_a_node_needs_or_waits_for_is_never_removed),
         cmocka_unit_test(updates_of_one_variable_run_in_the_order_they_were_built),
         cmocka_unit_test(an_update_inside_a_product_does_not_change_what_the_product_reads),
+        cmocka_unit_test(what_a_program_delays_still_reads_old_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
