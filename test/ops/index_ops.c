@@ -95,6 +95,8 @@ static const struct op_case cases[] = {
     {.op = "gather", .attrs = "axis=1 batch_dims=1", .n_in = 2, .in = {F32(-1, 1, 4, 5, 3), IDS(I32, 0, 4, 4, 2)}},
     {.op = "gather", .attrs = "axis=2 batch_dims=1", .n_in = 2, .in = {F32(-1, 1, 2, 3, 5), IDS(I64, 0, 4, 2, 4)}},
     {.op = "gather", .attrs = "axis=2 batch_dims=2", .n_in = 2, .in = {F32(-1, 1, 2, 3, 5, 2), IDS(I64, 0, 4, 2, 3)}},
+    {.op = "gather", .attrs = "axis=1", .n_in = 2, .in = {F32(-1, 1, 1, 5, 3), IDS(I32, 0, 4, 4)}},
+    {.op = "gather", .attrs = "axis=2 batch_dims=1", .n_in = 2, .in = {F32(-1, 1, 1, 1, 9), IDS(I64, 0, 8, 1, 2)}},
     {.op = "gather", .n_in = 2, .in = {F32(-1, 1, 5, 4), IDS(I32, 0, 4, 0)}},
     {.op = "gather", .n_in = 2, .in = {F32(-1, 1, 5, 0), IDS(I32, 0, 4, 3)}},
     {.op = "gather", .n_in = 2, .in = {F32(-1, 1, 300, 70), IDS(I32, 0, 299, 500)}, .flags = OP_NO_GRAD | OP_NO_GRAD2},

@@ -16,15 +16,22 @@ static int size_of(const struct wf_tensor *t)
     return (int)weft_dtype_size(t->type.dtype);
 }
 
-/* Rows of a table, one after the other: what wfc_lookups does. */
+static struct wf_gather_dims dims_of(const struct wf_call *c)
+{
+    const struct wf_type *x = &c->in[0].type, *ids = &c->in[1].type;
+
+    if (c->op->id == WF_OP_gather)
+        return wf_gather_dims(x, ids, wf_call_int(c, "axis"), wf_call_int(c, "batch_dims"));
+    return (struct wf_gather_dims){1, 1, x->dim[0], wf_type_count(ids),
+                                   wf_type_part(x, 1, x->rank)};
+}
+
+/* Rows of a table, one after the other: what wfc_lookups does. Axes of one element may come before
+ * the rows. */
 static bool is_lookup(const struct wf_call *c)
 {
-    struct wf_gather_dims d;
+    struct wf_gather_dims d = dims_of(c);
 
-    if (c->op->id == WF_OP_embedding)
-        return true;
-    d = wf_gather_dims(&c->in[0].type, &c->in[1].type, wf_call_int(c, "axis"),
-                       wf_call_int(c, "batch_dims"));
     return d.batch == 1 && d.outer == 1;
 }
 
@@ -36,10 +43,14 @@ weft_status wfc_plan_gather(struct wf_kplan *p)
 
 weft_status wfc_run_gather(const struct wf_call *c)
 {
-    const struct wf_type *x = &c->in[0].type, *ids = &c->in[1].type;
-    struct wf_gather_dims d = {1, 1, x->dim[0], wf_type_count(ids), 0};
-    struct wfc_gather a = {.size = size_of(&c->in[0]),
-                           .id_dtype = (int32_t)ids->dtype,
+    struct wf_gather_dims d = dims_of(c);
+    struct wfc_gather a = {.batch = (uint32_t)d.batch,
+                           .outer = (uint32_t)d.outer,
+                           .n = (uint32_t)d.n,
+                           .k = (uint32_t)d.k,
+                           .inner = (uint32_t)d.inner,
+                           .size = size_of(&c->in[0]),
+                           .id_dtype = (int32_t)c->in[1].type.dtype,
                            .x = c->in[0].data,
                            .ids = c->in[1].data,
                            .y = c->out[0].data,
@@ -47,25 +58,17 @@ weft_status wfc_run_gather(const struct wf_call *c)
 
     if (is_lookup(c))
         return run_gathers(&c, 1);
-    if (c->op->id == WF_OP_gather)
-        d = wf_gather_dims(x, ids, wf_call_int(c, "axis"), wf_call_int(c, "batch_dims"));
-    else
-        d.inner = wf_type_part(x, 1, x->rank);
-    a.batch = (uint32_t)d.batch;
-    a.outer = (uint32_t)d.outer;
-    a.n = (uint32_t)d.n;
-    a.k = (uint32_t)d.k;
-    a.inner = (uint32_t)d.inner;
     return wfc_launch_each(c, WFC_K_wfc_gather, wf_count(&c->out[0]), &a);
 }
 
 /* Sizes in units of 16 bytes where rows allow it. */
 static void set_units(const struct wf_call *c, struct wfc_lookups *a)
 {
-    int64_t row = wf_type_part(&c->in[0].type, 1, c->in[0].type.rank) * size_of(&c->in[0]);
+    struct wf_gather_dims d = dims_of(c);
+    int64_t row = d.inner * size_of(&c->in[0]);
     uintptr_t bits = (uintptr_t)c->in[0].data | (uintptr_t)c->out[0].data;
 
-    a->k = (uint32_t)wf_count(&c->in[1]);
+    a->k = (uint32_t)d.k;
     a->id_dtype = (int32_t)c->in[1].type.dtype;
     a->size = row % 16 == 0 && bits % 16 == 0 ? 16 : size_of(&c->in[0]);
     a->inner = (uint32_t)(row / a->size);
@@ -89,7 +92,7 @@ static weft_status run_gathers(const struct wf_call *const *calls, int n)
         a.one[a.n].x = c->in[0].data;
         a.one[a.n].ids = c->in[1].data;
         a.one[a.n].y = c->out[0].data;
-        a.one[a.n].n_rows = (uint32_t)c->in[0].type.dim[0];
+        a.one[a.n].n_rows = (uint32_t)dims_of(c).n;
         a.one[a.n++].instr = c->instr;
         if (!last)
             set_units(calls[i + 1], &next);
