@@ -289,7 +289,7 @@ DEV void R(xent_write)(const struct wfc_rows_args *A, int64_t row, int t, REAL m
         }
         if (t % A->lanes == 0)
             R(put)
-        (A->loss, A->loss_dtype, row, skip ? 0 : max + sum - R(get)(A->x, A->x_dtype, at + label));
+        (A->loss, A->loss_dtype, row, skip ? 0 : max - R(get)(A->x, A->x_dtype, at + label) + sum);
     }
     for (uint32_t j = (uint32_t)(t % A->lanes); j < A->n; j += (uint32_t)A->lanes) {
         REAL p = R(exp)(R(get)(A->x, A->x_dtype, at + j) - max - sum);
@@ -395,7 +395,7 @@ KERNEL(R(wfc_softmax), wfc_rows_args)
                 REAL v = R(get)(A->b, A->b_dtype, row * A->n + j);
 
                 if (v != 0)
-                    loss += v * (most[t] + extra[t] - R(get)(A->x, A->x_dtype, row * A->n + j));
+                    loss += v * (most[t] - R(get)(A->x, A->x_dtype, row * A->n + j) + extra[t]);
             }
         s[t] = loss;
     }

@@ -250,7 +250,7 @@ KERNEL(wfc_xent_small, wfc_rows_args)
                     at_label = j == label ? v[j] : at_label;
                 }
             log_sum = log_f(sum);
-            ((float *)A->loss)[row] = skip ? 0 : most + log_sum - at_label;
+            ((float *)A->loss)[row] = skip ? 0 : most - at_label + log_sum;
             UNROLL_ALL
             for (uint32_t j = 0; j < WFC_SHORT_ROW; j++)
                 if (j < A->n)

@@ -485,7 +485,7 @@ KERNEL_ON(wfc_xent_wide, wfc_rows_args, WFC_XENT_THREADS, 2)
     }
     EACH_THREAD(t)
     {
-        float lse = most[0] + log_f(sums[0]);
+        float log_sum = log_f(sums[0]), lse = most[0] + log_sum;
         int64_t label = get_int(A->b, A->b_dtype, row);
         bool skip = A->ignore && label == A->ignored;
 
@@ -495,7 +495,7 @@ KERNEL_ON(wfc_xent_wide, wfc_rows_args, WFC_XENT_THREADS, 2)
         }
         if (t == 0)
             put_f32(A->loss, A->loss_dtype, row,
-                    skip ? 0 : lse - get_f32(A->x, A->x_dtype, at + label));
+                    skip ? 0 : most[0] - get_f32(A->x, A->x_dtype, at + label) + log_sum);
         if (kept && A->x_dtype == WFC_BF16 && A->y_dtype == WFC_BF16)
             xent_back(A, held, at, WFC_BF16, WFC_BF16, t, label, skip, lse);
         else if (kept)
