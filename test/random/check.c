@@ -169,9 +169,15 @@ static weft_status set_variables(const struct graph_case *c, weft_fn *fn)
     return st;
 }
 
-static void add_store(const struct graph_case *c, const weft_fn *fn, struct results *r)
+static weft_status add_store(const struct graph_case *c, weft_fn *fn, struct results *r)
 {
     const struct wf_store *s = fn->store;
+    weft_status st = wf_store_pull(fn->store, WF_PART_ALL);
+    int64_t n_grads;
+    const float *grads = c->flat ? weft_fn_gradients(fn, &n_grads) : NULL;
+
+    if (st)
+        return st;
 
     for (int64_t i = 0; i < c->g->n_vars; i++) {
         const struct wf_segment *seg = &s->seg[i];
@@ -182,7 +188,8 @@ static void add_store(const struct graph_case *c, const weft_fn *fn, struct resu
     }
     for (int64_t i = 0; c->flat && i < c->g->n_vars; i++)
         if (first_step(c, i))
-            add_item(r, 'g', 0, (int)i, 0, &s->seg[i].type, fn->grads + s->seg[i].offset);
+            add_item(r, 'g', 0, (int)i, 0, &s->seg[i].type, grads + s->seg[i].offset);
+    return WEFT_OK;
 }
 
 static weft_status run_fn(const struct graph_case *c, const struct config *f, struct results *r)
@@ -207,7 +214,7 @@ static weft_status run_fn(const struct graph_case *c, const struct config *f, st
                                    .n_updates = c->n_updates, .updates = c->update,
                                    .passes_off = f->passes_off, .reference_kernels = f->reference,
                                    .max_plans = f->max_plans, .n_gradients = n_gradients,
-                                   .gradients = gradients),
+                                   .gradients = gradients, .without = f->without),
                          &fn);
     if (!st)
         st = set_variables(c, fn);
@@ -220,8 +227,9 @@ static weft_status run_fn(const struct graph_case *c, const struct config *f, st
             add_item(r, 'f', run, i, 0, &t, out[i].data);
         }
     }
+    if (!st)
+        st = add_store(c, fn, r);
     if (!st) {
-        add_store(c, fn, r);
         for (int i = 0; i < fn->n_plans; i++)
             cover_graph(fn->plans[i]->graph, true);
     }

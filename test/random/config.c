@@ -1,5 +1,7 @@
 /* config.c - the ways to run a graph. */
 #include "random/random.h"
+#include "support/fake.h"
+#include "support/fake_cuda.h"
 #include "weft/sys/op.h"
 
 /* Every combination of passes with fast kernels, and each other dimension by itself. */
@@ -19,6 +21,45 @@ static const struct config fixed[] = {
     {.name = "one plan", .max_plans = 1, .threads = 1},
 };
 
+/* What plans for devices may leave out. */
+static const char *const parts[] = {NULL,    NULL,        NULL,    NULL,        "mixed",
+                                    "norms", "residuals", "casts", "epilogues", "attention"};
+
+static struct {
+    const char *name;
+    const weft_device_driver *driver;
+} device;
+
+bool configs_on(const char *name)
+{
+    static struct fake fake;
+
+    fake_init(&fake);
+    fake.delays = 3;
+    device.name = !strcmp(name, "emulated") ? "gpu:0" : !strcmp(name, "fake") ? "fake:0" : NULL;
+    device.driver = device.name && *name == 'e' ? fake_cuda_driver() : &fake.driver;
+    return device.name && device.driver;
+}
+
+bool configs_of_device(void)
+{
+    return device.driver != NULL;
+}
+
+/* The same way to run on the device, as far as the choice is not the cpu's. */
+static struct config on_device(struct config c, int pick)
+{
+    if (!device.driver)
+        return c;
+    c.reference = false;
+    c.simd = WEFT_SIMD_AUTO;
+    c.kernels = 0;
+    c.threads = c.threads > 2 ? 2 : c.threads;
+    c.device = device.name;
+    c.without = parts[pick % WF_COUNT(parts)];
+    return c;
+}
+
 int n_configs(void)
 {
     return WF_COUNT(fixed) + WEFT_PASS_ALL + 1;
@@ -27,9 +68,11 @@ int n_configs(void)
 struct config config_at(int i)
 {
     if (i < WF_COUNT(fixed))
-        return fixed[i];
-    return (struct config){
-        .name = "passes", .passes_off = (unsigned)(i - WF_COUNT(fixed)), .threads = 1};
+        return on_device(fixed[i], i);
+    return on_device((struct config){.name = "passes",
+                                     .passes_off = (unsigned)(i - WF_COUNT(fixed)),
+                                     .threads = 1},
+                     0);
 }
 
 struct config config_draw(struct draw *d)
@@ -50,11 +93,18 @@ struct config config_draw(struct draw *d)
         c.kernels = WEFT_KERNELS_PORTABLE;
     if (draw_one_in(d, 8))
         c.max_plans = 1;
-    return c;
+    return device.driver ? on_device(c, (int)draw_int(d, 0, WF_COUNT(parts) - 1)) : c;
 }
 
 char *config_text(const struct config *c, char buf[128])
 {
+    if (c->device) {
+        snprintf(buf, 128, "%s, passes off 0x%x%s%s%s%s%s", c->device, c->passes_off,
+                 c->flat ? ", flat gradients" : "", c->text ? ", saved and read" : "",
+                 c->max_plans ? ", one plan" : "", c->without ? ", without " : "",
+                 c->without ? c->without : "");
+        return buf;
+    }
     snprintf(buf, 128, "%s kernels, passes off 0x%x%s%s, %d threads, simd %s%s%s",
              c->reference ? "reference" : "fast", c->passes_off, c->flat ? ", flat gradients" : "",
              c->text ? ", saved and read" : "", c->threads, weft_simd_name(c->simd),
@@ -129,7 +179,8 @@ weft_ctx *config_ctx(const struct config *c)
             return contexts[i].ctx;
     if (n_contexts == MAX_CONTEXTS ||
         weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = c->threads, .simd = simd,
-                               .kernels = c->kernels, .seed = 7),
+                               .kernels = c->kernels, .seed = 7, .devices = c->device,
+                               .n_drivers = c->device != NULL, .drivers = &device.driver),
                      &contexts[n_contexts].ctx) ||
         add_user_op(contexts[n_contexts].ctx))
         return NULL;

@@ -584,6 +584,8 @@ weft_status case_draw(struct graph_case *c, weft_ctx *ctx, uint64_t seed, bool s
         draw_policy(&g);
         i += r->draw(&g, r->op);
     }
+    if (configs_of_device() && draw_one_in(&g.d, 2))
+        draw_for_devices(&g);
     if (draw_one_in(&g.d, 4))
         draw_controls(&g);
     draw_fetches(&g);

@@ -469,8 +469,13 @@ int main(int argc, char **argv)
         } else if (!strcmp(argv[i], "--seed") && *v) {
             seed = atoll(v);
             i++;
+        } else if (!strcmp(argv[i], "--device") && configs_on(v)) {
+            cover = false;
+            i++;
         } else {
-            fprintf(stderr, "usage: %s [--seeds FROM:TO] [--seed N] [--verbose] [--shrink]\n",
+            fprintf(stderr,
+                    "usage: %s [--seeds FROM:TO] [--seed N] [--device emulated|fake] [--verbose] "
+                    "[--shrink]\n",
                     argv[0]);
             return 2;
         }

@@ -225,7 +225,8 @@ extern const int n_rules;
 const struct rule *rule_find(const char *op);
 /* An op by weight; passes: only among the rules that are made for passes. */
 const struct rule *rule_draw(struct draw *d, bool passes);
-bool draws_losses(struct gen *g); /* losses.c: a loss, gradients and perhaps updates */
+bool draws_losses(struct gen *g);     /* losses.c: a loss, gradients and perhaps updates */
+void draw_for_devices(struct gen *g); /* rules_devices.c */
 
 /* ---- config.c: the ways to run --------------------------------------------------------------- */
 
@@ -237,7 +238,13 @@ struct config {
     weft_simd simd;
     weft_kernels kernels;
     int max_plans;
+    const char *device;  /* with memory of its own, "gpu:0" or "fake:0"; NULL: the cpu */
+    const char *without; /* what its plans leave out (weft_fn_opts) */
 };
+/* All configurations from now on are of a device with memory of its own: "emulated" (kernels for
+ * GPUs, test/support/fake_cuda.h) or "fake" (test/support/fake.h). False: this build has none. */
+bool configs_on(const char *device);
+bool configs_of_device(void);
 int n_configs(void);
 struct config config_at(int i); /* all of them, in a fixed order */
 struct config config_draw(struct draw *d);
