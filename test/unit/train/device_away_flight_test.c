@@ -3,6 +3,8 @@
  * training is another one: nothing of it is superfluous, and a mistake in it is noticed. */
 #include "flight_job.h"
 
+#include <stdlib.h>
+
 #include "op/step.h"
 
 static struct flight_data data;
@@ -126,6 +128,44 @@ static void trouble_that_is_not_read_is_noticed(void **state)
     assert_int_equal(n_late, 1);
 }
 
+/* ---- a device that fails --------------------------------------------------------------------- */
+
+/* Each call fails in turn: an error that says so, and nothing leaks. */
+static void failing_calls_are_reported(void **state)
+{
+    const weft_fit_opts opts = {.epochs = 2, .no_shuffle = true};
+    struct flight_how how = {.optimizer = NULL};
+    struct flight_result r;
+    struct flight_job j;
+    int n_calls, n_failed = 0, each = getenv("WEFT_TEST_QUICK") ? 7 : 1;
+
+    (void)state;
+    data = flight_data();
+    j = (struct flight_job){.ctx = NULL};
+    assert_int_equal(flight_build(&j, &data, &how), WEFT_OK);
+    assert_int_equal(flight_fit(&j, &how, &opts, &r), WEFT_OK);
+    assert_int_equal(flight_finish(&j, &r), WEFT_OK);
+    n_calls = j.fake.n_calls;
+    flight_close(&j);
+    for (int n = 1; n <= n_calls; n += each) {
+        weft_status st;
+
+        j = (struct flight_job){.fake = {.fail_call = n, .delays = (uint64_t)(n % 2)}};
+        st = flight_build(&j, &data, &how);
+        if (!st)
+            st = flight_fit(&j, &how, &opts, &r);
+        if (!st)
+            st = flight_finish(&j, &r);
+        n_failed += st != WEFT_OK;
+        if (st && !strstr(weft_error(), "the fake device fails call"))
+            fail_msg("call %d: %s", n, weft_error());
+        flight_close(&j);
+        assert_int_equal(j.fake.allocated, 0);
+        assert_int_equal(j.fake.n_streams, 0);
+    }
+    assert_true(n_failed > n_calls / each / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +173,7 @@ int main(void)
         cmocka_unit_test(a_wait_for_a_batch_that_is_left_out_is_noticed),
         cmocka_unit_test(a_copy_of_feeds_that_is_left_out_is_noticed),
         cmocka_unit_test(trouble_that_is_not_read_is_noticed),
+        cmocka_unit_test(failing_calls_are_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
