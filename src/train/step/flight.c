@@ -19,6 +19,22 @@ void wf_flying_end(weft_trainer *t, const struct wf_flying *outer)
     t->flying = *outer;
 }
 
+/* The loop has failed with st: what is still in flight counts for nobody. */
+static weft_status let_go(weft_trainer *t, weft_status st)
+{
+    struct wf_flying *s = &t->flying;
+    char text[512];
+
+    wf_snprintf(text, sizeof text, "%s", weft_error());
+    for (weft_status late = WEFT_OK; s->n && !late; s->n--) {
+        wf_step_clear(t);
+        late = wf_fn_land(s->fn, t->fetch);
+    }
+    s->n = 0;
+    wf_err_set(text);
+    return st;
+}
+
 weft_status wf_step_land(weft_trainer *t)
 {
     struct wf_flying *s = &t->flying;
@@ -35,7 +51,8 @@ weft_status wf_step_land(weft_trainer *t)
     s->batch[0] = s->batch[1];
     s->n--;
     wf_step_add_up(t, n);
-    return s->landed ? s->landed(s->arg, at) : WEFT_OK;
+    st = s->landed ? s->landed(s->arg, at) : WEFT_OK;
+    return st ? let_go(t, st) : WEFT_OK;
 }
 
 weft_status wf_step_settle(weft_trainer *t)

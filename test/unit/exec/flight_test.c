@@ -154,6 +154,7 @@ static void two_runs_are_in_flight(void **state)
     (void)state;
     for (int i = 0; i < N_KINDS; i++) {
         struct net n;
+        bool started;
         float w;
 
         open_net(&n, kinds[i].delays, kinds[i].no_capture);
@@ -171,6 +172,12 @@ static void two_runs_are_in_flight(void **state)
         land(&n, w);
         assert_int_equal(wf_fn_in_flight(n.fn), 0);
         is(&n, w);
+        ok(wf_fn_start(n.fn, feed(&n, 20, 4), false, &started)); /* is not a step */
+        assert_true(started);
+        land(&n, w + adds(20, 4));
+        assert_int_equal(weft_fn_step(n.fn), 20);
+        wf_fn_trap(n.fn, true);
+        start(&n, 21, false);
         close_net(&n);
     }
 }
