@@ -175,6 +175,26 @@ static bool reads_feed(const struct wf_plan *p, const weft_fn *fn, const struct 
     return false;
 }
 
+/* Whether nothing of a run happens on the host, and a failed one has nothing to restore. */
+static bool is_unattended(const weft_fn *fn, const struct wf_plan *p)
+{
+    if (fn->n_gradients || fn->n_feeds_away || p->undo_bytes || p->reads_feeds)
+        return false;
+    for (int64_t i = 0; i < p->n_instr; i++)
+        if (p->instr[i].on_host)
+            return false;
+    for (int i = 0; i < fn->n_fetches; i++)
+        if (!wf_is_away(p, p->roots[i]))
+            return false;
+    return true;
+}
+
+/* In flight are runs of plans whose memory must stay where it is. */
+static weft_status check_landed(const weft_fn *fn)
+{
+    return wf_fn_in_flight(fn) ? wf_err(WEFT_EBUG, "runs of the function are in flight") : WEFT_OK;
+}
+
 /* Constants are copied once. */
 static weft_status copy_constants(struct wf_plan *p)
 {
@@ -201,8 +221,10 @@ static weft_status copy_constants(struct wf_plan *p)
 weft_status wf_away_plan(weft_fn *fn, struct wf_plan *p)
 {
     struct wf_away *a = fn->away;
-    weft_status st;
+    weft_status st = check_landed(fn);
 
+    if (st)
+        return st;
     for (int64_t i = 0; i < p->n_instr; i++) {
         struct wf_instr *in = &p->instr[i];
         const struct wf_node *n = &p->graph->nodes[in->node];
@@ -217,6 +239,7 @@ weft_status wf_away_plan(weft_fn *fn, struct wf_plan *p)
         p->reads_feeds |= !in->feeds && reads_feed(p, fn, n);
     }
     p->can_capture &= !p->reads_feeds;
+    p->unattended = is_unattended(fn, p);
     for (int i = 0; i < fn->n_fetches; i++)
         p->fetch_bytes += wf_round_up(wf_type_bytes(&p->graph->values[p->roots[i]].type), 64);
     p->bounce_at = wf_round_up(wf_round_up(p->host_bytes, 64) + p->host_scratch, 64);
@@ -304,8 +327,7 @@ static int64_t two_words(const uint32_t *w)
     return (int64_t)((uint64_t)w[1] << 32 | w[0]);
 }
 
-/* What the words of trouble say, as an error. */
-static weft_status trouble(const struct wf_plan *p, const uint32_t *w)
+weft_status wf_away_trouble(const struct wf_plan *p, const uint32_t *w)
 {
     const struct wf_instr *in =
         w[WF_TROUBLE_INSTR] < p->n_instr ? &p->instr[w[WF_TROUBLE_INSTR]] : NULL;
@@ -389,6 +411,7 @@ static weft_status set_base(weft_fn *fn, const struct wf_base *b)
     unsigned lent = (params ? WF_PART_PARAMS : 0u) | (state ? WF_PART_STATE : 0u);
     weft_status st = WEFT_OK;
 
+    wf_home_quiet(s, fn);
     if (a->home != s->home && !state && (fn->writes & WF_PART_STATE))
         st = wf_err(WEFT_ENOSUP, "the function changes state, which is on %s: it cannot run on %s",
                     s->home->dev->name, a->dev->name);
@@ -409,10 +432,20 @@ static weft_status set_base(weft_fn *fn, const struct wf_base *b)
     return st;
 }
 
+weft_status wf_away_own_base(weft_fn *fn)
+{
+    return set_base(fn, NULL);
+}
+
+bool wf_away_is_bound(const weft_fn *fn, const struct wf_plan *p)
+{
+    return p->bound_slab == fn->slab && p->bound_away == fn->away->version &&
+           memcmp(&p->bound, &fn->base, sizeof p->bound) == 0;
+}
+
 static void bind(weft_fn *fn, struct wf_plan *p)
 {
-    if (p->bound_slab == fn->slab && p->bound_away == fn->away->version &&
-        memcmp(&p->bound, &fn->base, sizeof p->bound) == 0)
+    if (wf_away_is_bound(fn, p))
         return;
     forget_recording(p);
     wf_plan_bind(p, fn);
@@ -532,7 +565,7 @@ static weft_status run_here(weft_fn *fn, struct wf_plan *p, struct wf_instr *in)
     if (!st)
         st = wf_away_wait(a);
     if (!st && writes && p->may_fail)
-        st = trouble(p, a->words);
+        st = wf_away_trouble(p, a->words);
     if (st)
         return st;
     in->call.rng.step = (uint64_t)fn->step;
@@ -672,7 +705,7 @@ weft_status wf_away_finish(weft_fn *fn, struct wf_plan *p)
     }
     if (!st)
         st = wf_away_wait(a);
-    return !st && p->may_fail ? trouble(p, a->words) : st;
+    return !st && p->may_fail ? wf_away_trouble(p, a->words) : st;
 }
 
 bool wf_is_away(const struct wf_plan *p, int32_t v)
@@ -751,8 +784,10 @@ weft_status wf_away_run(weft_fn *fn, struct wf_plan *p, const struct wf_base *ba
 {
     uint64_t mode = wf_fpmode_enter(fn->ctx->flush_denormals);
     int64_t done = 0;
-    weft_status st = tell(fn, p, false);
+    weft_status st = check_landed(fn);
 
+    if (!st)
+        st = tell(fn, p, false);
     if (!st)
         st = set_base(fn, base);
     if (!st) {

@@ -20,6 +20,7 @@ struct wf_away {
     char *ring; /* step blocks of runs that follow each other without the host */
     uint32_t *words;
     int64_t block_bytes, host_bytes, out_bytes, check_bytes, ring_bytes;
+    struct wf_flight *flight; /* NULL: no run was started without waiting */
 };
 
 enum { WF_OWN_AT = 64 }; /* of kernels' own bytes in a step block */
@@ -42,6 +43,13 @@ weft_status wf_away_run_from(weft_fn *fn, struct wf_plan *p, int64_t first, bool
                              int64_t *done);
 /* Fetches that are there, and trouble; then everything is done. */
 weft_status wf_away_finish(weft_fn *fn, struct wf_plan *p);
+
+/* For the next run: bases that are the store's and the function's own, in the device's memory; and
+ * whether the plan is bound to them. */
+weft_status wf_away_own_base(weft_fn *fn);
+bool wf_away_is_bound(const weft_fn *fn, const struct wf_plan *p);
+/* What words of trouble say, as an error. */
+weft_status wf_away_trouble(const struct wf_plan *p, const uint32_t *words);
 
 /* repeat.c */
 void wf_repeat_forget(struct wf_plan *p);

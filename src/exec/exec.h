@@ -53,9 +53,10 @@ struct wf_home {
     pthread_mutex_t lock;        /* of the first one: all of them */
     unsigned old_here, old_host; /* enum wf_store_part: parts that are out of date */
     void *params, *slot[WF_OPTIM_MAX_SLOTS], *state;
-    void **table;         /* of a mirror: by segment */
-    struct wf_home *next; /* mirror */
-    weft_status st;       /* of a copy whose caller could not report it: the next run does */
+    void **table;           /* of a mirror: by segment */
+    struct wf_home *next;   /* mirror */
+    struct weft_fn *flying; /* of the first one: the function that has runs in flight, or NULL */
+    weft_status st;         /* of a copy whose caller could not report it: the next run does */
     char text[256];
 };
 
@@ -129,6 +130,10 @@ weft_status wf_home_at(struct wf_store *s, struct wf_device *dev, struct wf_home
 /* The vectors of h become valid; and a run on the store's device has written them. */
 weft_status wf_home_push(struct wf_store *s, struct wf_home *h, unsigned parts);
 void wf_home_wrote(struct wf_store *s, unsigned parts);
+/* A function begins to have runs in flight (flight.c), or has none any more; and before another
+ * function, or none, uses the device's copy: waits for those runs. */
+void wf_home_flies(struct wf_store *s, struct weft_fn *fn, bool flies);
+void wf_home_quiet(struct wf_store *s, const struct weft_fn *fn);
 /* Addresses in the device's memory. */
 void *wf_home_table(const struct wf_store *s, const struct wf_home *h,
                     const struct wf_segment *seg);
@@ -265,6 +270,7 @@ struct wf_plan {
     bool reads_feeds; /* others read them, too */
     const void **fed; /* where feeds in the device's memory were in the last run */
     bool may_fail;    /* an instruction on the device may refuse the data */
+    bool unattended;  /* nothing of a run happens on the host: it need not be waited for */
     bool can_capture;
     void *recorded_many; /* several runs after each other as one launch */
     char *blocks;        /* device memory: their step blocks */
@@ -375,6 +381,22 @@ weft_status wf_away_slab(weft_fn *fn, int64_t bytes);
 weft_status wf_away_copy(const weft_fn *fn, void *to, const void *from, int64_t bytes);
 weft_status wf_away_gradients(weft_fn *fn, float *to);
 
+/* flight.c: runs that the host does not wait for, of functions on a device with memory of its own.
+ * At most so many are in flight. */
+enum { WF_FLIGHT = 2 };
+int wf_fn_in_flight(const weft_fn *fn);
+/* Starts a run if it need not be waited for. Feeds are read before it returns. counts: a run that
+ * updates is a step of the store. *started false: land what is in flight, then run as usual. With
+ * WF_FLIGHT runs in flight it must not be called. */
+weft_status wf_fn_start(weft_fn *fn, const weft_tensor *feeds, bool counts, bool *started);
+/* Waits for the oldest run in flight. Fetches are as those of a run, until the next but one is
+ * started. After an error none is in flight: those after the failed one have changed nothing
+ * either, and the store is at the step of the failed one. */
+weft_status wf_fn_land(weft_fn *fn, weft_tensor *fetches);
+/* Waits for all; they are still to be landed. */
+void wf_fn_quiet(weft_fn *fn);
+void wf_flight_free(weft_fn *fn);
+
 /* device.c: refuses a node on a device that does not exist (or says where it runs instead); and the
  * pool and device of an instruction. */
 weft_status wf_check_devices(const weft_graph *g);
@@ -434,6 +456,8 @@ struct wf_fprint;
 void wf_fn_describe(const weft_fn *fn, struct wf_fprint *f);
 void wf_kernels_describe(const weft_ctx *ctx, struct wf_fprint *f);
 
+/* The plan for these feeds that is cached; NULL: there is none, or they do not fit. */
+struct wf_plan *wf_fn_planned(weft_fn *fn, const weft_tensor *feeds);
 /* The plan for these feeds, cached or new. */
 weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **out);
 weft_status wf_fn_run_plan(weft_fn *fn, struct wf_plan *p, const weft_tensor *feeds, bool timed);

@@ -284,6 +284,7 @@ void weft_fn_free(weft_fn *fn)
 {
     if (!fn)
         return;
+    wf_flight_free(fn);
     for (int i = 0; i < fn->n_plans; i++)
         wf_plan_free(fn->plans[i]);
     wf_away_free(fn);
@@ -428,6 +429,21 @@ weft_status wf_fn_plan(weft_fn *fn, const weft_tensor *feeds, struct wf_plan **o
     st = fn->away ? WEFT_OK : set_base(fn, NULL);
     *out = p;
     return st;
+}
+
+struct wf_plan *wf_fn_planned(weft_fn *fn, const weft_tensor *feeds)
+{
+    struct wf_plan *p = NULL;
+
+    for (int i = 0; i < fn->n_feeds; i++)
+        if (check_feed(fn, i, &feeds[i]) || (!feeds[i].data && weft_tensor_count(&feeds[i]) > 0))
+            return NULL;
+    for (int i = 0; i < fn->n_plans && !p; i++)
+        if (plan_fits(fn, fn->plans[i], feeds))
+            p = fn->plans[i];
+    if (p)
+        p->last_used = ++fn->clock;
+    return p;
 }
 
 static void bind(weft_fn *fn, struct wf_plan *p)

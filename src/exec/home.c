@@ -70,6 +70,30 @@ static weft_status copy_parts(struct wf_store *s, bool pull, unsigned parts)
     return wf_dev_end(h->dev, st);
 }
 
+/* Runs in flight may still read and write the device's copy. With the lock. */
+static void quiet(const struct wf_store *s, const struct weft_fn *but)
+{
+    if (s->home->flying && s->home->flying != but)
+        wf_fn_quiet(s->home->flying);
+}
+
+void wf_home_quiet(struct wf_store *s, const struct weft_fn *fn)
+{
+    pthread_mutex_lock(&s->home->lock);
+    quiet(s, fn);
+    pthread_mutex_unlock(&s->home->lock);
+}
+
+void wf_home_flies(struct wf_store *s, struct weft_fn *fn, bool flies)
+{
+    pthread_mutex_lock(&s->home->lock);
+    if (flies)
+        s->home->flying = fn;
+    else if (s->home->flying == fn)
+        s->home->flying = NULL;
+    pthread_mutex_unlock(&s->home->lock);
+}
+
 /* From the store's device to a mirror. */
 static weft_status copy_to_mirror(struct wf_store *s, struct wf_home *m, unsigned parts)
 {
@@ -98,8 +122,10 @@ weft_status wf_store_pull(struct wf_store *s, unsigned parts)
         return st;
     pthread_mutex_lock(&h->lock);
     parts &= h->old_host;
-    if (parts)
+    if (parts) {
+        quiet(s, NULL);
         st = copy_parts(s, true, parts);
+    }
     if (st && !h->st) {
         h->st = st;
         wf_snprintf(h->text, sizeof h->text, "%s", weft_error());
@@ -132,10 +158,12 @@ static weft_status push(struct wf_store *s, unsigned parts)
     weft_status st = h->st;
 
     parts &= h->old_here;
-    if (st)
+    if (st) {
         wf_err_set(h->text);
-    else if (parts)
+    } else if (parts) {
+        quiet(s, NULL);
         st = copy_parts(s, false, parts);
+    }
     if (!st)
         h->old_here &= ~parts;
     return st;
@@ -151,8 +179,10 @@ weft_status wf_home_push(struct wf_store *s, struct wf_home *h, unsigned parts)
     } else {
         parts &= h->old_here;
         st = push(s, parts);
-        if (!st && parts)
+        if (!st && parts) {
+            quiet(s, NULL);
             st = copy_to_mirror(s, h, parts);
+        }
         if (!st)
             h->old_here &= ~parts;
     }

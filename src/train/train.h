@@ -73,6 +73,22 @@ enum wf_said {
     WF_N_SAID
 };
 
+/* Batches that were started on a device and not waited for (flight.c): what they give is added to
+ * the pass when they land, in their order. */
+struct wf_flying {
+    bool on;     /* whoever trains or tests the next batch lands it some time later */
+    int64_t at;  /* the number of that batch */
+    weft_fn *fn; /* whose runs are in flight */
+    int n;
+    struct {
+        int64_t at, n; /* their numbers and samples */
+    } batch[WF_FLIGHT];
+    /* NULL, or called when what a batch has given was added to the pass. */
+    weft_status (*landed)(void *arg, int64_t at);
+    void *arg;
+    int64_t failed; /* the number of the batch that the last error was about; -1: the next one */
+};
+
 /* What becomes of the copies that workers have trained (weft_compile_opts.merge). */
 enum wf_merging { WF_MERGE_MEAN, WF_MERGE_MODELS, WF_MERGE_SUM };
 
@@ -121,6 +137,7 @@ struct weft_trainer {
         double *mean_sum, mean_weight, *sums, *log_value, skipped;
     } aside;
     weft_tensor *fetch;
+    struct wf_flying flying;
     /* for callbacks: the batch that was trained on, while batch_end runs; the times at epoch_end */
     const struct wf_deal *deal;
     int64_t began_at;            /* the batch of the epoch that the fit began with */
@@ -163,7 +180,7 @@ int wf_list_feeds(weft_trainer *t, struct wf_bound *b, weft_val *feeds, bool rat
 /* Whether all rows of a table are updated, not only those that were looked up. */
 bool wf_weight_dense(const weft_trainer *t, int weight);
 
-/* ---- step.c ---------------------------------------------------------------------------------- */
+/* ---- step.c, flight.c ------------------------------------------------------------------------ */
 
 /* Sums of a pass: cleared, accumulated by steps, and turned into logs. */
 void wf_pass_begin(weft_trainer *t);
@@ -179,6 +196,20 @@ weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n, bool we
 /* Runs a function that may change state (constraints, states of stateful layers) but is not a
  * training step. */
 weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out);
+/* Whether steps of fit may be started without waiting for them. */
+bool wf_step_flies(const weft_trainer *t);
+/* A loop over batches begins, which calls wf_step_land and wf_step_settle; *outer keeps what an
+ * outer loop has, until wf_flying_end. */
+void wf_flying_begin(weft_trainer *t, struct wf_flying *outer);
+void wf_flying_end(weft_trainer *t, const struct wf_flying *outer);
+/* Waits for the oldest batch in flight; for all of them. */
+weft_status wf_step_land(weft_trainer *t);
+weft_status wf_step_settle(weft_trainer *t);
+/* At the end of a loop with st: an earlier batch's error comes first. */
+weft_status wf_step_end(weft_trainer *t, weft_status st);
+/* Starts a batch of n samples; *started false: it is to be run, and all before it have landed. */
+weft_status wf_step_start(weft_trainer *t, weft_fn *fn, const weft_tensor *feeds, int64_t n,
+                          bool counts, bool *started);
 /* Parts of wf_step_fit. */
 void wf_step_clear(weft_trainer *t);
 void wf_step_add_up(weft_trainer *t, int64_t n);

@@ -28,7 +28,7 @@ struct device {
     struct fake *f;
     weft_ctx *ctx;
     pthread_mutex_t lock;
-    struct block *blocks;
+    struct block *blocks, *pinned;
     uint64_t random;
     struct stream *streams;
 };
@@ -86,6 +86,56 @@ static void free_memory(void *dev, void *p, size_t bytes)
     pthread_mutex_unlock(&d->lock);
 }
 
+/* Host memory that copies do not have to wait for. */
+static weft_status host_alloc(void *dev, size_t bytes, void **out)
+{
+    struct device *d = dev;
+    struct block *b;
+    weft_status st = count_call(d);
+
+    if (st)
+        return st;
+    b = calloc(1, sizeof *b);
+    b->bytes = bytes;
+    b->at = calloc(1, bytes);
+    pthread_mutex_lock(&d->lock);
+    b->next = d->pinned;
+    d->pinned = b;
+    pthread_mutex_unlock(&d->lock);
+    *out = b->at;
+    return WEFT_OK;
+}
+
+static void host_free(void *dev, void *p, size_t bytes)
+{
+    struct device *d = dev;
+    struct block **at = &d->pinned, *b;
+
+    pthread_mutex_lock(&d->lock);
+    while (*at && (*at)->at != p)
+        at = &(*at)->next;
+    b = *at;
+    if (!b || b->bytes != bytes)
+        abort(); /* freed twice, or with another size */
+    *at = b->next;
+    pthread_mutex_unlock(&d->lock);
+    memset(b->at, POISON, bytes); /* a copy that is still to be done gives this */
+    free(b->at);
+    free(b);
+}
+
+static bool is_pinned(struct device *d, const void *p, size_t bytes)
+{
+    const char *at = p;
+    bool found = false;
+
+    pthread_mutex_lock(&d->lock);
+    for (const struct block *b = d->pinned; b && !found; b = b->next)
+        found = at >= b->at && at + bytes <= b->at + b->bytes;
+    pthread_mutex_unlock(&d->lock);
+    return found;
+}
+
 /* Where bytes of device memory really are; NULL if they are not all in one live allocation. */
 static void *real(struct device *d, const void *p, size_t bytes)
 {
@@ -128,7 +178,8 @@ struct stream {
     bool stop;
     struct recording *recording;
     bool reads;     /* a copy to the host's memory was given since the last wait */
-    weft_status st; /* of work: reported by the next wait */
+    weft_status st; /* of work: reported by the next wait for it */
+    uint64_t st_at; /* the item's ticket */
     char text[256];
     struct stream *next;
 };
@@ -150,10 +201,29 @@ struct fake_kernel {
 
 static void complain(struct stream *s, weft_status st, const char *text)
 {
-    if (s->st)
-        return;
-    s->st = st;
-    snprintf(s->text, sizeof s->text, "%s", text);
+    pthread_mutex_lock(&s->lock);
+    if (!s->st) {
+        s->st = st;
+        s->st_at = s->n_done + 1;
+        snprintf(s->text, sizeof s->text, "%s", text);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The error of work up to a ticket. */
+static weft_status take_error(struct stream *s, uint64_t ticket)
+{
+    char text[sizeof s->text];
+    weft_status st = WEFT_OK;
+
+    pthread_mutex_lock(&s->lock);
+    if (s->st && s->st_at <= ticket) {
+        st = s->st;
+        memcpy(text, s->text, sizeof text);
+        s->st = WEFT_OK;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return st ? weft_device_error(st, "%s", text) : WEFT_OK;
 }
 
 /* The device's view of a tensor; false: it is somewhere else. */
@@ -440,9 +510,7 @@ static weft_status stream_sync(void *dev, void *stream)
         return WEFT_OK;
     s->reads = false;
     wait_for(s, s->n_given);
-    st = s->st;
-    s->st = WEFT_OK;
-    return st ? weft_device_error(st, "%s", s->text) : WEFT_OK;
+    return take_error(s, s->n_given);
 }
 
 static weft_status copy(void *dev, void *stream, weft_copy_way way, void *to, const void *from,
@@ -455,6 +523,8 @@ static weft_status copy(void *dev, void *stream, weft_copy_way way, void *to, co
         return WEFT_OK;
     }
     ((struct stream *)stream)->reads |= way == WEFT_COPY_OUT;
+    d->f->n_unpinned +=
+        way != WEFT_COPY_WITHIN && !is_pinned(d, way == WEFT_COPY_OUT ? to : from, bytes);
     d->f->bytes_out += way == WEFT_COPY_OUT ? (int64_t)bytes : 0;
     d->f->bytes_in += way == WEFT_COPY_IN ? (int64_t)bytes : 0;
     return give(stream,
@@ -530,10 +600,13 @@ static weft_status event_sync(void *dev, void *event)
     struct device *d = dev;
     struct event *e = event;
 
-    if (++d->f->n_waits == d->f->drop_wait || !e->stream)
-        return WEFT_OK;
+    weft_status st = count_call(d);
+
+    if (st || ++d->f->n_waits == d->f->drop_wait || ++d->f->n_landings == d->f->drop_landing ||
+        !e->stream)
+        return st;
     wait_for(e->stream, e->ticket);
-    return WEFT_OK;
+    return take_error(e->stream, e->ticket);
 }
 
 static weft_status stream_wait(void *dev, void *stream, void *event)
@@ -656,6 +729,8 @@ static void close_device(void *dev)
         munmap(b->at, b->mapped);
         free(b);
     }
+    if (d->pinned)
+        abort();
     pthread_mutex_destroy(&d->lock);
     free(d);
 }
@@ -699,6 +774,8 @@ static weft_status open_device(void *arg, weft_ctx *ctx, int number, const weft_
                                         .describe = describe,
                                         .alloc = alloc,
                                         .free = free_memory,
+                                        .host_alloc = host_alloc,
+                                        .host_free = host_free,
                                         .stream_new = stream_new,
                                         .stream_free = stream_free,
                                         .stream_sync = stream_sync,

@@ -20,12 +20,14 @@ struct fake {
     const char *no_kernel; /* ops without a kernel, each between spaces: " exp matmul " */
     /* faults: the n-th (from 1) is left out */
     int drop_copy, drop_wait, drop_kernel;
-    int drop_order; /* of the waits, one of a stream for another one */
-    int drop_read;  /* likewise, one of the host after a copy to its memory */
-    int fail_call;  /* the n-th call that can fail does */
+    int drop_order;   /* of the waits, one of a stream for another one */
+    int drop_read;    /* likewise, one of the host after a copy to its memory */
+    int drop_landing; /* likewise, one of the host for an event */
+    int fail_call;    /* the n-th call that can fail does */
     /* what it did */
-    _Atomic int n_copies, n_peers, n_waits, n_orders, n_reads, n_kernels, n_replays, n_calls,
-        n_streams;
+    _Atomic int n_copies, n_peers, n_waits, n_orders, n_reads, n_landings, n_kernels, n_replays,
+        n_calls, n_streams;
+    _Atomic int n_unpinned;              /* copies from and to host memory that is not pinned */
     _Atomic int64_t allocated;           /* bytes in use */
     _Atomic int64_t bytes_in, bytes_out; /* copied from and to the host */
     size_t dropped;                      /* bytes of the copy that was left out */

@@ -96,7 +96,7 @@ typedef struct weft_device_ops {
     void (*event_free)(void *dev, void *event);
     weft_status (*event_record)(void *dev, void *event, void *stream);
     weft_status (*event_query)(void *dev, void *event, bool *passed);
-    weft_status (*event_sync)(void *dev, void *event);                /* the host waits */
+    weft_status (*event_sync)(void *dev, void *event); /* the host waits; reports errors up to it */
     weft_status (*stream_wait)(void *dev, void *stream, void *event); /* later work waits */
 
     /* ---- kernels ---- */

@@ -21,6 +21,7 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
     weft_iter *it = NULL;
     weft_batch *b = NULL;
     int64_t steps = 0;
+    struct wf_flying outer;
     weft_status st = wf_opts_take(&o, sizeof o, opts, "weft_eval_opts");
 
     if (!st && !labels)
@@ -39,6 +40,8 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
     if (!st)
         st = open_iter(d, &f, &o, &it);
     wf_pass_swap(t);
+    wf_flying_begin(t, &outer);
+    t->flying.on = true;
     if (!st)
         wf_pass_begin(t);
     while (!st && (!o.steps || steps++ < o.steps)) {
@@ -50,6 +53,8 @@ weft_status weft_evaluate(weft_trainer *t, weft_data *d, weft_ds s, const weft_e
             st = wf_step_test(t, feeds, b->n, f.weighted);
         weft_batch_free(b);
     }
+    st = wf_step_end(t, st);
+    wf_flying_end(t, &outer);
     if (!st && t->mean_weight == 0)
         st = wf_err(WEFT_EDATA, "the dataset returned no samples");
     if (!st && logs)

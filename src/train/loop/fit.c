@@ -112,15 +112,59 @@ static weft_status checkpoint_between(struct fit *f, int64_t next_epoch, int64_t
     return wf_resume_save(&f->resume, &next, &logs);
 }
 
+/* ---- batches in flight: started on a device, and not waited for ------------------------------ */
+
+/* What a batch has given is known. */
+static weft_status landed(void *arg, int64_t at)
+{
+    struct fit *f = arg;
+    struct wf_fit_state then = f->at;
+    struct wf_deal deal;
+    weft_status st = WEFT_OK;
+
+    if (!isfinite(f->t->mean_sum[0]) && !f->nonfinite.looked) {
+        st = wf_deal_earlier(&f->deal, f->deal.at - at, &deal);
+        then.batch = at + f->shift + 1;
+        then.deal = &deal;
+        if (!st)
+            wf_nonfinite_find(&f->nonfinite, f->t, &then, f->d);
+    }
+    /* the current one is committed after callbacks */
+    return st || at >= f->deal.at ? st : weft_dealer_commit(f->deal.dealer, at);
+}
+
+static weft_status name_batch(const struct fit *f, weft_status st)
+{
+    int64_t failed = f->t->flying.failed;
+
+    return wf_err_wrap(st, "epoch %lld, batch %lld", (long long)f->at.epoch + 1,
+                       (long long)(failed < 0 ? f->at.batch : failed + f->shift));
+}
+
+/* Before somebody looks at the training. */
+static weft_status settle(struct fit *f)
+{
+    weft_status st = f->t->flying.n ? wf_step_settle(f->t) : WEFT_OK;
+
+    return st ? name_batch(f, st) : WEFT_OK;
+}
+
+/* ---- after a step ---------------------------------------------------------------------------- */
+
+static bool show_due(const struct fit *f)
+{
+    return f->o->watch &&
+           (wf_now(f->t->ctx) - f->watched >= WATCH_NS || f->at.batch == f->progress.batches);
+}
+
 /* For who watches, whichever worker decides. */
 void wf_fit_show(struct fit *f)
 {
-    int64_t now = wf_now(f->t->ctx);
     weft_logs logs;
 
-    if (!f->o->watch || (now - f->watched < WATCH_NS && f->at.batch != f->progress.batches))
+    if (!show_due(f))
         return;
-    f->watched = now;
+    f->watched = wf_now(f->t->ctx);
     logs = wf_train_logs(f->t);
     f->o->watch(f->o->watch_arg, f->t, f->at.epoch, &logs);
 }
@@ -128,10 +172,13 @@ void wf_fit_show(struct fit *f)
 /* After the last batch of an epoch, validation comes first. */
 weft_status wf_fit_checkpoint(struct fit *f, bool decides)
 {
+    weft_status st;
+
     if (!decides || f->t->pending || f->at.batch == f->progress.batches ||
         !wf_resume_due(&f->resume, false))
         return WEFT_OK;
-    return checkpoint(f);
+    st = settle(f);
+    return st ? st : checkpoint(f);
 }
 
 weft_status wf_fit_between(struct fit *f, const weft_logs *logs, bool decides)
@@ -155,7 +202,10 @@ static weft_status after_step(struct fit *f, bool seen)
     weft_status st = f->together ? wf_fit_decides(f, &decides) : WEFT_OK, done;
 
     f->done++;
-    wf_fit_show(f);
+    if (f->t->flying.n && (seen || paint || show_due(f)))
+        st = settle(f);
+    if (!st)
+        wf_fit_show(f);
     seen &= decides;
     if (seen && f->together)
         f->called = wf_dist_trained(f->t);
@@ -179,13 +229,27 @@ static weft_status after_step(struct fit *f, bool seen)
     return !st && wf_asked(f->t, WF_ASK_SAVE) ? wf_fit_checkpoint(f, decides) : st;
 }
 
+/* The loop ends with st; an error of a batch in flight was earlier. */
+static weft_status end_flight(struct fit *f, weft_status st)
+{
+    f->t->flying.failed = -1;
+    st = wf_step_end(f->t, st);
+    return f->t->flying.failed < 0 ? st : name_batch(f, st);
+}
+
 static weft_status train_batches(struct fit *f)
 {
     weft_trainer *t = f->t;
     int64_t steps = f->o->steps_per_epoch;
     bool seen = any_batch_callback(f), any;
+    bool flies = wf_step_flies(t) && !seen && !f->together && !f->steps;
+    struct wf_flying outer;
     weft_status st = WEFT_OK;
 
+    wf_flying_begin(t, &outer);
+    t->flying.landed = landed;
+    t->flying.arg = f;
+    f->shift = f->at.batch - f->deal.at;
     /* Accumulated batches belong to one step, and a started step is always finished. An epoch
      * whose epoch_begin was called trains at least one batch, so that a resumed run does not call
      * it again. */
@@ -201,20 +265,26 @@ static weft_status train_batches(struct fit *f)
         }
         if (st || !go || !any)
             break;
+        t->flying.on = flies;
         st = wf_step_dealt(t, &f->deal);
+        t->flying.on = false;
         if (st && f->together) {
             st = wf_fit_turn(f, st, &again);
             if (!st && again)
                 continue;
         }
-        if (st)
-            return wf_err_wrap(st, "epoch %lld, batch %lld", (long long)f->at.epoch + 1,
-                               (long long)f->at.batch);
+        if (st) {
+            name_batch(f, st);
+            break;
+        }
         f->at.batch++;
         if (!isfinite(t->mean_sum[0]) && !f->nonfinite.looked)
             wf_nonfinite_find(&f->nonfinite, t, &f->at, f->d);
         st = after_step(f, seen);
     }
+    if (t->flying.n)
+        st = end_flight(f, st);
+    wf_flying_end(t, &outer);
     if (!st && steps && f->at.batch < steps && !wf_asked(t, WF_ASK_STOP) && !f->left)
         wf_log(t->ctx, WEFT_LOG_WARN,
                "fit: the data ended after %lld of %lld batches of epoch %lld; add weft_ds_repeat",

@@ -39,7 +39,8 @@ struct fit {
     struct wf_fit_state at;
     const struct wf_fit_steps *steps; /* may be NULL */
     int64_t watched;                  /* when o->watch was called last, ns */
-    int64_t done;     /* steps and epochs of this run; 0: the newest checkpoint is current */
+    int64_t shift; /* between the numbers of a batch: in its epoch, and as a step of the dealer */
+    int64_t done;  /* steps and epochs of this run; 0: the newest checkpoint is current */
     enum wf_life end; /* how the run ended; WF_LIFE_TRAINING: it is still running */
     /* Workers that train together (together.c). */
     bool together;

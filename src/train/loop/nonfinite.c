@@ -171,6 +171,7 @@ static weft_status make_second(const struct wf_nonfinite *n, const weft_trainer 
         return wf_err_nomem(t->ctx, sizeof *s, "a trainer");
     *s = *t;
     s->bound = NULL;
+    s->flying = (struct wf_flying){.failed = -1};
     s->pending = s->drawn = 0;
     s->life = WF_LIFE_NEW;
     s->trap = false;

@@ -41,10 +41,15 @@ static weft_status evaluate_all(struct fit *f)
 {
     int64_t steps = f->o->validation_steps;
     bool end = false;
+    struct wf_flying outer;
     weft_status st = rewind_data(f);
 
+    wf_flying_begin(f->t, &outer);
+    f->t->flying.on = true;
     while (!st && !end && (!steps || f->val_at < steps))
         st = evaluate(f, &end);
+    st = wf_step_end(f->t, st);
+    wf_flying_end(f->t, &outer);
     if (!st && f->val_at == 0)
         st = wf_err(WEFT_EDATA, "the dataset has no batches");
     return st;

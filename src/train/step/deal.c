@@ -63,7 +63,7 @@ weft_status wf_deal_done(struct wf_deal *d)
     weft_batch_free(d->whole);
     d->whole = NULL;
     d->at++;
-    return d->t->pending ? WEFT_OK : wf_deal_commit(d);
+    return d->t->pending || d->t->flying.n ? WEFT_OK : wf_deal_commit(d);
 }
 
 void wf_deal_limit(struct wf_deal *d, int64_t n)

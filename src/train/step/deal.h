@@ -26,7 +26,8 @@ void wf_deal_close(struct wf_deal *d);
 weft_status wf_deal_begin(struct wf_deal *d, int64_t epoch);
 /* Goes on to the next batch of the epoch; *any: whether there is one. */
 weft_status wf_deal_next(struct wf_deal *d, int64_t epoch, bool *any);
-/* The batch is computed. It is committed with its step: by this call if no batch is pending. */
+/* The batch is computed, or in flight. It is committed with its step: by this call if no batch is
+ * pending or in flight. */
 weft_status wf_deal_done(struct wf_deal *d);
 weft_status wf_deal_commit(struct wf_deal *d);
 /* No more than n batches from here on will be needed. */

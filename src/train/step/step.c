@@ -116,6 +116,7 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
 {
     struct wf_bound *b = t->bound;
     struct wf_work *w;
+    bool started = false;
     weft_status st = wf_states_check(t, n);
 
     if (!st)
@@ -129,13 +130,16 @@ weft_status wf_step_fit(weft_trainer *t, weft_tensor *feeds, int64_t n)
         feeds[b->n_feeds_fit - 1] = (weft_tensor){.dtype = WEFT_F32, .data = &t->rate};
     wf_step_clear(t);
     st = wf_work_get(t, &w); /* may fail: before anything changes */
-    if (!st)
+    if (!st && t->flying.on && !w->constrained)
+        st = wf_step_start(t, b->fit, feeds, n, true, &started);
+    if (!st && !started)
         st = weft_fn_run(b->fit, feeds, t->fetch);
     if (!st && w->constrained)
         st = wf_work_constrain(w);
     if (!st) {
         t->drawn = 0;
-        wf_step_add_up(t, n);
+        if (!started)
+            wf_step_add_up(t, n);
     }
     return st;
 }
@@ -148,6 +152,7 @@ weft_status wf_step_dealt(weft_trainer *t, struct wf_deal *d)
         return st;
     if (is_fused(t)) {
         st = wf_deal_whole(d);
+        t->flying.at = d->at;
         return st ? st : wf_step_fit(t, d->feeds, d->n);
     }
     st = wf_states_check(t, d->n);
@@ -168,13 +173,16 @@ weft_status wf_run_aside(weft_fn *fn, const weft_tensor *feeds, weft_tensor *out
 
 weft_status wf_step_test(weft_trainer *t, weft_tensor *feeds, int64_t n, bool weighted)
 {
-    struct wf_bound *b = t->bound;
+    weft_fn *fn = t->bound->test[weighted];
+    bool started = false;
     weft_status st = wf_states_check(t, n);
 
     wf_step_clear(t);
-    if (!st)
-        st = wf_run_aside(b->test[weighted], feeds, t->fetch);
-    if (!st)
+    if (!st && t->flying.on)
+        st = wf_step_start(t, fn, feeds, n, false, &started);
+    if (!st && !started)
+        st = wf_run_aside(fn, feeds, t->fetch);
+    if (!st && !started)
         wf_step_add_up(t, n);
     return st;
 }
