@@ -328,11 +328,8 @@ static weft_status await(struct wf_ps_worker *w, bool (*done)(void *arg), const 
     wf_site_lock(&w->node);
     w->waited_s += (double)(wf_site_now(&w->node) - begin) * 1e-9;
     wf_ps_worker_reap(w, false);
-    if (st == WEFT_ETIME && !w->leasing->m.view.belongs)
-        st =
-            wf_err(st, "the job has not begun: %s",
-                   wf_site_has(&w->node, w->leasing->m.view.chief) ? "other tasks are missing"
-                                                                   : "the chief cannot be reached");
+    if (st == WEFT_ETIME && (!w->leasing->m.view.belongs || wf_site_is_alone(&w->node)))
+        st = wf_ps_worker_err_outside(w, st);
     wf_site_unlock(&w->node);
     return st;
 }
