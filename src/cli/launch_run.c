@@ -235,7 +235,7 @@ static void note_drained(struct launch *l, const char *task)
             l->task[i].drains = true;
 }
 
-/* Its program hangs: at the end of the job no one waits for it. */
+/* Its program hangs, or was stopped: at the end of the job no one waits for it. */
 static void note_hung(struct launch *l, const char *task, bool hangs)
 {
     for (int i = 0; i < l->n_tasks; i++)
@@ -256,7 +256,8 @@ static void take_report(struct launch *l, struct launched *t, char *line)
             door_is_gone(l, task);
         if (!strcmp(what, "is drained"))
             note_drained(l, task);
-        if (!strncmp(what, "is left out", 11) || !strcmp(what, "joined"))
+        if (!strncmp(what, "is left out", 11) || !strncmp(what, "is gone (silent", 15) ||
+            !strcmp(what, "joined"))
             note_hung(l, task, what[0] == 'i');
         break;
     case REPORT_ADD: ctl_add(l, task, atoi(what)); break;
