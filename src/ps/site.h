@@ -113,7 +113,7 @@ struct wf_peer {
     int64_t tried_ns;
     bool refused;  /* by the last attempt to connect: nobody listens there */
     char why[256]; /* the last link went down, or was not made; "": in order */
-    char *mem; /* of the payload that arrives */
+    char *mem;     /* of the payload that arrives */
     int64_t cap;
     struct wf_part part[WF_SITE_PARTS];
     void *placed;
