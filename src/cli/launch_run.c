@@ -535,6 +535,10 @@ static void task_ended(struct launch *l, struct launched *t, int status)
     t->state = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_STOPPED ? TASK_DONE : TASK_OUT;
     if (l->phase == PHASE_ENDS && role_of(t) == HOLDERS)
         show_event(l, t->name, "ended (%s) after the job", how);
+    if (l->phase == PHASE_ENDS && is_worker(t) && is_final(t, status)) {
+        l->failed = t;
+        l->failed_rc = WEXITSTATUS(status);
+    }
     if (l->phase != PHASE_RUNS)
         return;
     if (is_evaluator(t))
@@ -591,7 +595,10 @@ static void advance(struct launch *l, double now)
 {
     bool late = l->deadline > 0 && now >= l->deadline;
 
-    if (is_unwritten(l)) {
+    if (is_unwritten(l) && l->failed) {
+        give_up(l, l->failed_rc, "%s failed (exit code %d) after the last step", l->failed->name,
+                l->failed_rc);
+    } else if (is_unwritten(l)) {
         l->phase = PHASE_RUNS;
         l->deadline = 0;
         restart_all(l, first_worker(l), "before it had written what the run leaves");
