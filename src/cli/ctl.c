@@ -147,6 +147,12 @@ static bool is_left(const char *path)
     return left;
 }
 
+/* Whether the launcher whose file was found has ended. False for a job without one. */
+static bool has_ended(const struct ctl *c)
+{
+    return *c->found && (access(c->found, F_OK) || is_left(c->found));
+}
+
 static int ask(struct ctl *c, const char *question, char **answer)
 {
     weft_status st;
@@ -252,6 +258,10 @@ static int drain(struct ctl *c, char **args)
         return rc;
     fflush(stdout);
     while (!has_gone(c, args[0], question)) {
+        if (has_ended(c)) {
+            printf("the job has ended, and %s with it\n", args[0]);
+            return EXIT_DONE;
+        }
         if (wall_clock() - begin > c->timeout)
             return fail(EXIT_FAILED, "ctl: %s has not gone after %d s; see `weft ctl JOB status`",
                         args[0], c->timeout);
@@ -316,6 +326,8 @@ static int checkpoint(struct ctl *c, char **args)
     fflush(stdout);
     before = before > step ? before : step;
     while ((found = newest(c, before, path)) == before) {
+        if (has_ended(c) && newest(c, before, path) == before)
+            return fail(EXIT_FAILED, "ctl: the job has ended without another checkpoint");
         if (wall_clock() - begin > c->timeout)
             return fail(EXIT_FAILED, "ctl: there is no new checkpoint in %s after %d s",
                         c->checkpoints, c->timeout);

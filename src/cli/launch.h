@@ -103,7 +103,9 @@ struct launch {
     enum phase phase;
     double deadline; /* of the phase; 0: none */
     int64_t restarts;
-    bool wrote; /* what a run leaves at its end is there */
+    bool wrote;                    /* what a run leaves at its end is there */
+    const struct launched *failed; /* a worker, at the end of the job: it could not write that */
+    int failed_rc;
     int round, rc;
     char why[512];
     bool unread; /* standard output was closed */

@@ -235,7 +235,7 @@ static void note_drained(struct launch *l, const char *task)
             l->task[i].drains = true;
 }
 
-/* Its program hangs: at the end of the job no one waits for it. */
+/* Its program hangs, or was stopped: at the end of the job no one waits for it. */
 static void note_hung(struct launch *l, const char *task, bool hangs)
 {
     for (int i = 0; i < l->n_tasks; i++)
@@ -256,7 +256,8 @@ static void take_report(struct launch *l, struct launched *t, char *line)
             door_is_gone(l, task);
         if (!strcmp(what, "is drained"))
             note_drained(l, task);
-        if (!strncmp(what, "is left out", 11) || !strcmp(what, "joined"))
+        if (!strncmp(what, "is left out", 11) || !strncmp(what, "is gone (silent", 15) ||
+            !strcmp(what, "joined"))
             note_hung(l, task, what[0] == 'i');
         break;
     case REPORT_ADD: ctl_add(l, task, atoi(what)); break;
@@ -534,6 +535,10 @@ static void task_ended(struct launch *l, struct launched *t, int status)
     t->state = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_STOPPED ? TASK_DONE : TASK_OUT;
     if (l->phase == PHASE_ENDS && role_of(t) == HOLDERS)
         show_event(l, t->name, "ended (%s) after the job", how);
+    if (l->phase == PHASE_ENDS && is_worker(t) && is_final(t, status)) {
+        l->failed = t;
+        l->failed_rc = WEXITSTATUS(status);
+    }
     if (l->phase != PHASE_RUNS)
         return;
     if (is_evaluator(t))
@@ -590,7 +595,10 @@ static void advance(struct launch *l, double now)
 {
     bool late = l->deadline > 0 && now >= l->deadline;
 
-    if (is_unwritten(l)) {
+    if (is_unwritten(l) && l->failed) {
+        give_up(l, l->failed_rc, "%s failed (exit code %d) after the last step", l->failed->name,
+                l->failed_rc);
+    } else if (is_unwritten(l)) {
         l->phase = PHASE_RUNS;
         l->deadline = 0;
         restart_all(l, first_worker(l), "before it had written what the run leaves");

@@ -112,6 +112,7 @@ struct wf_link {
     char full_name[WF_MAX_LINK_NAME];
     struct wf_identity peer;
     bool promised, told_up;
+    bool refused; /* nobody listens at its address */
     bool unknown; /* accepted, and has not said who it is */
     _Atomic bool dropped;
     /* the connection */

@@ -215,6 +215,9 @@ weft_status wf_region_memory(weft_ctx *ctx, int64_t n, bool charged, struct wf_r
 weft_status wf_region_alias(struct wf_link *l, struct wf_region *memory, struct wf_region **out);
 /* Whether what is in regions is not copied: over shm and inproc. */
 bool wf_link_maps(const struct wf_link *l);
+/* Within `down`: nobody listens at its address (which is not known of a host that does not
+ * answer). */
+bool wf_link_refused(const struct wf_link *l);
 /* The peer gets it before all that is sent afterwards. */
 weft_status wf_region_share(struct wf_link *l, struct wf_region *r);
 void wf_region_drop(struct wf_region *r);

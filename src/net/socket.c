@@ -20,6 +20,17 @@ static void fail(struct wf_link *l, const char *what, const char *reason)
     wf_link_down(l, WEFT_EPEER, text);
 }
 
+static void fail_connecting(struct wf_link *l, int error)
+{
+    l->refused = error == ECONNREFUSED || error == ENOENT;
+    fail(l, "connecting", wf_errno_text(error));
+}
+
+bool wf_link_refused(const struct wf_link *l)
+{
+    return l->refused;
+}
+
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 static int64_t read_plain(struct wf_link *l, const struct iovec *v, int n)
@@ -120,7 +131,7 @@ static void try_next(struct wf_link *l, int error)
         if (error == 0)
             return;
     }
-    fail(l, "connecting", wf_errno_text(error));
+    fail_connecting(l, error);
 }
 
 void wf_socket_connected(struct wf_link *l)
@@ -212,7 +223,7 @@ void wf_socket_connect(struct wf_link *l)
         unix_address(a.host, &un);
         rc = open_socket(l, (const struct sockaddr *)&un, sizeof un);
         if (rc)
-            fail(l, "connecting", wf_errno_text(-rc));
+            fail_connecting(l, -rc);
     } else {
         resolve(l, &a);
     }

@@ -163,6 +163,32 @@ static enum wf_ps_next turn_of(struct wf_ps_worker *w, bool own)
     return WF_PS_MOVED;
 }
 
+weft_status wf_ps_worker_err_outside(const struct wf_ps_worker *w, weft_status st)
+{
+    int chief = w->m.view.epoch ? w->m.view.chief : WF_NOBODY;
+    const char *name = w->node.spec.task[w->node.self].name, *why = wf_site_why(&w->node, chief);
+
+    if (wf_site_has(&w->node, w->m.view.chief))
+        return wf_err(st, "the job has not begun: other tasks are missing");
+    if (wf_site_is_alone(&w->node) && (w->opts.late || w->slept))
+        return wf_err(st,
+                      "the job has ended without '%s', which was silent for too long: no chief and "
+                      "no server is there any more (%s). There is nothing left to do; if the job "
+                      "did not end in order, start all of its tasks again",
+                      name, why);
+    if (w->m.view.belongs)
+        return wf_err(st,
+                      "no chief and no server is there any more (%s): if the job has not ended, "
+                      "start all of its tasks again",
+                      why);
+    if (w->opts.late)
+        return wf_err(st,
+                      "the job continued without '%s', which was silent for too long, and now the "
+                      "chief cannot be reached (%s): if the job is running, start this task again",
+                      name, why);
+    return wf_err(st, "the job has not begun: the chief cannot be reached (%s)", why);
+}
+
 static weft_status err_turn(struct wf_ps_worker *w, weft_status st)
 {
     const struct wf_view *v = &w->m.view;
@@ -170,10 +196,8 @@ static weft_status err_turn(struct wf_ps_worker *w, weft_status st)
 
     if (st != WEFT_ETIME)
         return st;
-    if (!v->belongs)
-        return wf_err(st, "the job has not begun: %s",
-                      wf_site_has(&w->node, v->chief) ? "other tasks are missing"
-                                                      : "the chief cannot be reached");
+    if (!v->belongs || wf_site_is_alone(&w->node))
+        return wf_ps_worker_err_outside(w, st);
     decider = wf_epoch_decider(v->epoch);
     return wf_err(st, "step %lld: no control record; '%s' decides, and the chief is %s",
                   (long long)w->at, w->node.spec.task[decider].name,
@@ -216,12 +240,35 @@ static bool is_early(struct wf_ps_worker *w)
     return early;
 }
 
+/* It was stopped, or has joined again, and there is no task that it could join: the job has ended
+ * meanwhile. A chief that is started again finds servers there. */
+static bool is_over(struct wf_ps_worker *w)
+{
+    bool over;
+
+    wf_site_lock(&w->node);
+    over = (w->opts.late || w->slept) && wf_site_is_alone(&w->node);
+    wf_site_unlock(&w->node);
+    return over;
+}
+
+static void say_unreached(struct wf_ps_worker *w)
+{
+    wf_site_lock(&w->node);
+    if (!w->m.view.epoch && !wf_site_has(&w->node, w->m.view.chief))
+        wf_log(w->node.ctx, WEFT_LOG_WARN, "the chief cannot be reached yet: %s",
+               wf_site_why(&w->node, WF_NOBODY));
+    wf_site_unlock(&w->node);
+}
+
 /* Other tasks may be started much later, on other machines. Meanwhile it is looked whether the
  * caller wants to end. */
 static weft_status await_begin(struct wf_ps_worker *w, bool (*done)(void *arg), void *arg,
                                int64_t patience, const char *what)
 {
-    int64_t begin = wf_site_now(&w->node), said = begin, early = begin, now;
+    int64_t begin = wf_site_now(&w->node), said = begin, early = begin, met = begin, now;
+    int64_t alone = WF_PS_ALONE * w->node.spec.timeout_ns;
+    bool unreached = false;
     weft_status st;
 
     do {
@@ -231,13 +278,19 @@ static weft_status await_begin(struct wf_ps_worker *w, bool (*done)(void *arg), 
         now = wf_site_now(&w->node);
         if (is_early(w))
             early = now;
+        if (!is_over(w))
+            met = now;
+        if (!unreached && now - early > patience / 4) {
+            say_unreached(w);
+            unreached = true;
+        }
         if (st == WEFT_ETIME && now - said > patience && early == now) {
             wf_log(w->node.ctx, WEFT_LOG_WARN,
                    "the job has not begun after %.0f s: other tasks are missing",
                    (double)(now - begin) * 1e-9);
             said = now;
         }
-    } while (st == WEFT_ETIME && !belongs(w) && now - early < patience &&
+    } while (st == WEFT_ETIME && !belongs(w) && now - early < patience && now - met < alone &&
              now - begin < wf_max_i64(EARLY_NS, patience));
     return st;
 }
@@ -247,15 +300,19 @@ weft_status wf_ps_worker_await(struct wf_ps_worker *w, bool (*done)(void *arg), 
 {
     const struct wf_spec *spec = &w->node.spec;
     int64_t patience = WF_PS_GIVE_UP * spec->timeout_ns, begin = wf_site_now(&w->node);
-    int64_t most = spec->stall_ns ? STALLS * spec->stall_ns + patience : FOR_EVER_NS;
-    bool begun = belongs(w);
+    int64_t most = spec->stall_ns ? STALLS * spec->stall_ns + patience : FOR_EVER_NS, since;
+    bool begun = belongs(w), over = false;
     weft_status st = begun ? WEFT_OK : await_begin(w, done, arg, patience, what);
 
     if (!begun && (st != WEFT_ETIME || !belongs(w)))
         return st;
-    do
-        st = wf_site_wait(&w->node, done, arg, patience, what);
-    while (st == WEFT_ETIME && wf_site_now(&w->node) - begin < most && is_connected(w));
+    do {
+        since = wf_site_now(&w->node);
+        do {
+            st = wf_site_wait(&w->node, done, arg, WF_PS_ALONE * spec->timeout_ns, what);
+            over = st == WEFT_ETIME && is_over(w);
+        } while (st == WEFT_ETIME && !over && wf_site_now(&w->node) - since < patience);
+    } while (st == WEFT_ETIME && !over && wf_site_now(&w->node) - begin < most && is_connected(w));
     return st;
 }
 

@@ -349,6 +349,11 @@ static weft_status tick(void *arg, int64_t now)
 
     if (!w->made || w->rejoin)
         return WEFT_OK;
+    if (wf_site_has(&w->node, w->m.view.chief) && now - w->ticked_ns < w->node.spec.timeout_ns)
+        w->slept = false;
+    else if (w->ticked_ns && now - w->ticked_ns > w->node.spec.timeout_ns)
+        w->slept = true;
+    w->ticked_ns = now;
     if (w->slots_t >= 0 && w->m.view.belongs && now - w->slots_ns > w->node.spec.retry_ns)
         wf_ps_worker_ask_slots(w, now);
     if (w->save)

@@ -328,11 +328,8 @@ static weft_status await(struct wf_ps_worker *w, bool (*done)(void *arg), const 
     wf_site_lock(&w->node);
     w->waited_s += (double)(wf_site_now(&w->node) - begin) * 1e-9;
     wf_ps_worker_reap(w, false);
-    if (st == WEFT_ETIME && !w->leasing->m.view.belongs)
-        st =
-            wf_err(st, "the job has not begun: %s",
-                   wf_site_has(&w->node, w->leasing->m.view.chief) ? "other tasks are missing"
-                                                                   : "the chief cannot be reached");
+    if (st == WEFT_ETIME && (!w->leasing->m.view.belongs || wf_site_is_alone(&w->node)))
+        st = wf_ps_worker_err_outside(w, st);
     wf_site_unlock(&w->node);
     return st;
 }
@@ -371,11 +368,18 @@ static bool has_all(const struct wf_ps_worker *w)
     return true;
 }
 
+/* Whoever was to decide, and reads for that, does not any more: another worker has, and servers may
+ * be far beyond the version by now. */
+static bool is_late(const struct wf_ps_worker *w)
+{
+    return !w->leasing->later && has_news(w);
+}
+
 static bool has_read(void *arg)
 {
     const struct wf_ps_worker *w = arg;
 
-    return w->rejoin || w->restores || has_all(w);
+    return w->rejoin || w->restores || is_late(w) || has_all(w);
 }
 
 weft_status wf_ps_lease_read(struct wf_ps_worker *w, int64_t t, bool exact, enum wf_ps_next *next)
@@ -385,6 +389,7 @@ weft_status wf_ps_lease_read(struct wf_ps_worker *w, int64_t t, bool exact, enum
 
     wf_site_lock(&w->node);
     l->waits = false;
+    l->turns = exact;
     forget_rows(w);
     l->later = !exact;
     l->reads = t * l->m.plan.n_shards;
@@ -395,7 +400,11 @@ weft_status wf_ps_lease_read(struct wf_ps_worker *w, int64_t t, bool exact, enum
     st = await(w, has_read, "parameters, from parameter servers");
     wf_site_lock(&w->node);
     l->reads = -1;
-    *next = has_all(w) ? WF_PS_COMPLETE : w->rejoin ? WF_PS_REJOIN : WF_PS_RESTORE;
+    l->turns = false;
+    *next = has_all(w)    ? WF_PS_COMPLETE
+            : w->rejoin   ? WF_PS_REJOIN
+            : w->restores ? WF_PS_RESTORE
+                          : WF_PS_NEWS;
     wf_site_unlock(&w->node);
     return st;
 }

@@ -194,7 +194,7 @@ weft_status wf_ps_lease_ready(struct wf_ps_worker *w, int64_t lease, int var, co
                               const struct wf_ps_given *what);
 /* All pieces after step t into the caller's vector, and the sums. exact: those of the boundary;
  * otherwise later ones count, too. *next: WF_PS_COMPLETE, or they have not all come: WF_PS_REJOIN,
- * WF_PS_RESTORE. */
+ * WF_PS_RESTORE, or for a boundary WF_PS_NEWS: another worker has decided. */
 weft_status wf_ps_lease_read(struct wf_ps_worker *w, int64_t t, bool exact, enum wf_ps_next *next);
 
 struct wf_ps_counts wf_ps_worker_counts(struct wf_ps_worker *w);

@@ -69,6 +69,22 @@ static bool listens(const struct wf_site *n, int node)
     return role == WF_ROLE_CHIEF || role == WF_ROLE_SERVER;
 }
 
+bool wf_site_is_alone(const struct wf_site *n)
+{
+    for (int i = 0; i < n->spec.n_tasks; i++)
+        if (i != n->self && listens(n, i) && (n->peer[i].up || !n->peer[i].refused))
+            return false;
+    return true;
+}
+
+const char *wf_site_why(const struct wf_site *n, int chief)
+{
+    for (int i = 0; i < n->spec.n_tasks; i++)
+        if ((i == chief || chief < 0) && n->spec.task[i].role == WF_ROLE_CHIEF && n->peer[i].why[0])
+            return n->peer[i].why;
+    return "not connected";
+}
+
 /* Whether this node is the one that connects. */
 static bool connects(const struct wf_site *n, int to)
 {
@@ -224,6 +240,8 @@ static void up(void *arg, struct wf_link *l)
         lose_regions(n, p);
         p->link = l;
         p->up = true;
+        p->refused = false;
+        p->why[0] = '\0';
         if (!n->stop && !n->st && n->calls->up)
             n->calls->up(n->arg, node);
         if (!n->stop && !n->st && !n->leaves)
@@ -237,7 +255,6 @@ static void down(void *arg, struct wf_link *l, weft_status st, const char *why)
     struct wf_site *n = arg;
     int node;
 
-    (void)why;
     wf_site_lock(n);
     node = node_of_link(n, l);
     if (node != WF_NOBODY) {
@@ -249,6 +266,8 @@ static void down(void *arg, struct wf_link *l, weft_status st, const char *why)
         lose_regions(n, p);
         p->link = NULL;
         p->up = false;
+        p->refused = wf_link_refused(l);
+        wf_snprintf(p->why, sizeof p->why, "%s", st ? why : "");
         if (was && !n->stop && !n->st && n->calls->down)
             wf_site_fail(n, n->calls->down(n->arg, node, incarnation, st != WEFT_ETIME));
     }

@@ -111,7 +111,9 @@ struct wf_peer {
     struct wf_link *link; /* NULL: none */
     bool up;
     int64_t tried_ns;
-    char *mem; /* of the payload that arrives */
+    bool refused;  /* by the last attempt to connect: nobody listens there */
+    char why[256]; /* the last link went down, or was not made; "": in order */
+    char *mem;     /* of the payload that arrives */
     int64_t cap;
     struct wf_part part[WF_SITE_PARTS];
     void *placed;
@@ -187,6 +189,10 @@ void wf_site_tell(struct wf_site *n, int chief, const struct wf_site_stat *s);
 enum { WF_SITE_TELL_MS = 500 }; /* between two reports to it */
 /* Whether there is a link. */
 bool wf_site_has(const struct wf_site *n, int node);
+/* Nobody listens where chiefs and servers should be. With the lock. */
+bool wf_site_is_alone(const struct wf_site *n);
+/* Why there is no link to a chief: "not connected", or more. With the lock, as the text. */
+const char *wf_site_why(const struct wf_site *n, int chief);
 
 /* Tasks that were added to the job, as wf_added_read takes them; with the lock. Links to them are
  * made at the next tick. */

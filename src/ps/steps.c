@@ -66,10 +66,8 @@ static weft_status err_stalled(struct wf_ps_worker *w, int64_t t, weft_status st
 
     if (st != WEFT_ETIME)
         return st;
-    if (!v->belongs)
-        return wf_err(st, "the job has not begun: %s",
-                      wf_site_has(&w->node, v->chief) ? "other tasks are missing"
-                                                      : "the chief cannot be reached");
+    if (!v->belongs || wf_site_is_alone(&w->node))
+        return wf_ps_worker_err_outside(w, st);
     for (int i = 0; i < w->cut->n_pieces; i++)
         if (w->cut->piece[i].tables ? w->m.piece[i].at <= t : !wf_client_has(&w->m, i, t + 1)) {
             int holder = v->epoch->holders[i].primary, shard = 0;

@@ -9,6 +9,7 @@
 #include "ps/serve.h"
 
 #define WF_PS_GIVE_UP 20 /* timeouts of silence without any progress */
+#define WF_PS_ALONE 3    /* … after which one that joins again, and finds nobody, gives up */
 
 /* A contribution, until every server has it. */
 struct kept {
@@ -64,6 +65,8 @@ struct wf_ps_worker {
     struct wf_lookup *lookup; /* NULL: there are no tables */
     double waited_s;
     int64_t samples, told_ns; /* that it has computed; when the chief was told */
+    int64_t ticked_ns;        /* when its clock ticked last */
+    bool slept;               /* it did not tick for so long that the job continued without it */
     int64_t aside;            /* steps up to now that trained nothing: they validated */
     /* Where the caller is: at step `at`; busy: it reads the memory, which must not change. */
     int64_t at;
@@ -137,6 +140,8 @@ bool wf_ps_worker_has_all(const struct wf_ps_worker *w);
 enum wf_gate wf_ps_worker_gate(void *arg, int64_t t, bool decides);
 weft_status wf_ps_worker_control(void *arg, int64_t t, const void *payload);
 enum wf_doing wf_ps_worker_doing(void *arg);
+/* A wait has ended, and the worker belongs to no epoch: why. With the lock. */
+weft_status wf_ps_worker_err_outside(const struct wf_ps_worker *w, weft_status st);
 /* Waits for others, as long as the chief may need to leave out a worker that holds them up. */
 weft_status wf_ps_worker_await(struct wf_ps_worker *w, bool (*done)(void *arg), void *arg,
                                const char *what);

@@ -130,6 +130,20 @@ want 3 "another \`weft launch\` runs in deep/er/ckpt" timeout 30 "$WEFT" launch 
 want 0 "the job stops" "$WEFT" ctl deep/er/ckpt stop
 wait $launcher || { echo "FAILED: exit code $?"; cat err.txt; bad=$((bad + 1)); }
 
+# a drain that is waited for when the job ends
+"$WEFT" launch job.yaml --ps 1 --workers 2 --set checkpoint.dir=short --set log.dir=short-logs --set train.epochs=1000 >out.txt 2>err.txt &
+launcher=$!
+for ((i = 0; i < 150; i++)); do "$WEFT" ctl short status --json 2>/dev/null | grep -q '"step": [1-9]' && break; sleep 0.1; done
+"$WEFT" ctl short drain worker/1 >drain.txt 2>&1 &
+drains=$!
+for ((i = 0; i < 3000; i++)); do [ -s drain.txt ] && break; sleep 0.001; done
+kill -STOP $drains 2>/dev/null # it may have seen that the worker has gone
+wait $launcher || { echo "FAILED: exit code $?"; cat err.txt; bad=$((bad + 1)); }
+kill -CONT $drains 2>/dev/null
+begin=$(date +%s)
+check "the drain ends with the job ($(cat drain.txt))" wait $drains
+check "and soon" test $(($(date +%s) - begin)) -lt 20
+
 # over tls: a server and a worker more, and less
 start --transport tls --token-file token
 want 0 "1 further task of role ps" "$WEFT" ctl ckpt add --ps 1 --workers 1

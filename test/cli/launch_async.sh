@@ -13,6 +13,13 @@ last_loss() { grep -o ' - loss: [0-9.]*' "$1" | tail -1 | tr -dc '0-9.'; }
 want 3 "sync, async, or stale(S)" "$WEFT" launch --ps 1 --workers 2 --consistency fast --explain job.yaml
 want 3 "train.accumulate" "$WEFT" launch --ps 1 --workers 2 --consistency async --set train.accumulate=2 --explain job.yaml
 want 3 "needs strategy: ps" "$WEFT" train --set cluster.consistency=async job.yaml
+# what such a job has trained is looked at without servers
+{ cat job.yaml; echo "log: {dir: looked}"; echo "cluster: {consistency: async}"; } >look.yaml
+want 0 "Epoch 2/2" "$WEFT" launch look.yaml --ps 1 --workers 2 --set train.epochs=2
+for command in "eval" "summary" "history" "report"; do want 0 "" "$WEFT" $command look.yaml; done
+want 0 "" "$WEFT" predict look.yaml data.csv
+want 3 "needs strategy: ps" "$WEFT" train look.yaml
+rm -rf ckpt looked model.safetensors
 
 "$WEFT" launch --ps 2 --workers 2 --consistency async job.yaml >out.txt 2>err.txt &
 pid=$!

@@ -24,4 +24,16 @@ for pause in 0 0 0.01 0.02; do
     check "and so is history.csv ($pause s)" cmp logs/history.csv wanted.csv
     [ $bad -eq 0 ] || { cat err.txt; break; }
 done
+
+# what cannot be written does not begin the job again
+rm -rf ckpt logs model.safetensors
+"$WEFT" launch job.yaml --ps 1 --workers 2 --set train.shards=2 >out.txt 2>err.txt &
+launcher=$!
+for ((i = 0; i < 3000; i++)); do [ -e ckpt/.lock ] && break; sleep 0.005; done
+mkdir model.safetensors
+wait $launcher
+check "exit code 3" test $? = 3
+check "it says who failed, and when" grep -q "worker/. failed (exit code 3) after the last step" err.txt
+check "once" test "$(grep -c "is a directory" err.txt)" = 1
+[ $bad -eq 0 ] || cat err.txt
 exit $((bad > 0))

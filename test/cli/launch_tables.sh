@@ -49,6 +49,18 @@ for epochs in 3 6; do
 done
 same second.safetensors wanted
 
+# best weights of tables are restored by the last run; the same command after it has nothing to do
+for epochs in 2 40; do
+    rm -rf ckpt logs each-*
+    early=(--set checkpoint.dir=ckpt --set train.epochs=$epochs --set
+        'train.callbacks=[{EarlyStopping: {monitor: loss, patience: 1, min_delta: 0.01, restore_best_weights: true}}]')
+    want 0 "Restoring model weights" "$WEFT" launch first.yaml --ps 2 --workers 2 "${early[@]}"
+    cp first.safetensors best
+    want 0 "this run" "$WEFT" launch first.yaml --ps 1 --workers 1 "${early[@]}"
+    same first.safetensors best
+done
+rm -rf ckpt logs
+
 want 0 "Epoch 6/6" "$WEFT" launch second.yaml --ps 2 --workers 2 --consistency async
 cmp -s second.safetensors wanted && { echo "FAILED: asynchronous training has the bits of synchronous training"; bad=$((bad + 1)); }
 check "a whole table" test "$(wc -c <second.safetensors)" = "$(wc -c <wanted)"

@@ -36,6 +36,16 @@ want 0 "a callback ended this run after epoch 2" "$WEFT" train job.yaml --log li
 check "as many epochs as before" test "$("$WEFT" history ckpt | wc -l)" = 3
 want 0 "Epoch 3/10" "$WEFT" train job.yaml --log lines --set "$early" --set train.epochs=10
 
+# history.csv has the same columns, whether the first row of a run that resumes has validation or not
+rm -rf ckpt
+scaled=(--log none --set train.precision=f16 --set train.validation_freq=2 --set log.dir=logs --set log.report=false --set log.tensorboard=false)
+want 0 "" "$WEFT" train job.yaml "${scaled[@]}"
+mv logs/history.csv wanted.csv
+rm -rf ckpt logs
+for epochs in 1 3 4; do want 0 "" "$WEFT" train job.yaml "${scaled[@]}" --set train.epochs=$epochs; done
+same logs/history.csv wanted.csv
+rm -rf logs
+
 # the best by validation are kept, and "best" knows its direction
 rm -rf ckpt
 want 0 "" "$WEFT" train job.yaml --log none --set train.epochs=8 --set checkpoint.keep_last=1 --set checkpoint.keep_best=2 \

@@ -69,15 +69,28 @@ static bool add_name(struct csv_logger *c, const char *prefix, const char *name)
     return true;
 }
 
-/* The columns: those of the first row, and validation values that may come in later epochs. */
-static weft_status choose_names(struct csv_logger *c, const weft_logs *logs)
+/* Whether validation has this value, too: it has no scale of the loss. */
+static bool is_validated(const weft_trainer *t, const char *name)
+{
+    const struct wf_bound *b = t->bound;
+
+    for (int i = 0; b && i < b->n_extra; i++)
+        if (strcmp(b->log_name[b->n_logs + i], name) == 0)
+            return false;
+    return true;
+}
+
+/* The columns: those of the first row, and validation values that may come in later epochs. A run
+ * that resumes has the same ones, whether its first row has validation or not. */
+static weft_status choose_names(struct csv_logger *c, const weft_trainer *t, const weft_logs *logs)
 {
     bool ok = true;
 
     for (int i = 0; i < logs->n && ok; i++)
         ok = add_name(c, "", logs->name[i]);
     for (int i = 0; i < logs->n && ok && !has_validation(logs); i++)
-        ok = add_name(c, "val_", logs->name[i]);
+        if (is_validated(t, logs->name[i]))
+            ok = add_name(c, "val_", logs->name[i]);
     if (!ok) {
         forget_names(c);
         return wf_err(WEFT_ENOMEM, "CSVLogger: too many columns");
@@ -181,7 +194,7 @@ static weft_status get_ready(struct csv_logger *c, const weft_trainer *t, int64_
                              const weft_logs *logs)
 {
     const struct wf_fs *fs = c->ctx->fs;
-    weft_status st = c->n ? WEFT_OK : choose_names(c, logs);
+    weft_status st = c->n ? WEFT_OK : choose_names(c, t, logs);
 
     /* another worker, which believed that it decides, has cut rows off */
     if (!st && c->file.ctx && c->file.size >= 0 && fs->size(fs->arg, c->file.fd) < c->file.size) {

@@ -216,6 +216,8 @@ static weft_status early_end(void *arg, weft_trainer *t, const weft_logs *logs)
     if (e->best_bytes != weight_bytes(t))
         return wf_err(WEFT_ESTATE, "the best weights have %lld bytes, the model's %lld",
                       (long long)e->best_bytes, (long long)weight_bytes(t));
+    if (e->restored && any_away(t)) /* by a run that has ended: the checkpoint has them */
+        return WEFT_OK;
     if (t->pauses && any_away(t)) { /* the run that resumes will */
         wf_log(e->ctx, WEFT_LOG_INFO,
                "Training is interrupted: the weights of epoch %lld, the best so far, stay with the "

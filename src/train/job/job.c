@@ -719,9 +719,6 @@ static weft_status check_consistency(const weft_job *job)
     int stale;
     weft_status st = wf_consistency_read(job->cluster_consistency, &leased, &stale);
 
-    if (!st && leased && strcmp(job->strategy, "ps") != 0)
-        st = wf_err(WEFT_EINVAL, "consistency %s needs strategy: ps, not %s",
-                    job->cluster_consistency, job->strategy);
     if (!st && leased && job->accumulate > 1)
         st = wf_err(WEFT_EINVAL,
                     "consistency %s applies each shard by itself: train.accumulate cannot be %lld",

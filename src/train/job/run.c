@@ -348,6 +348,23 @@ static bool is_first(const weft_job_run *run)
     return !run->dist || run->dist->first == 0;
 }
 
+/* What a cluster trained asynchronously can be evaluated anywhere, but is not trained alone. */
+static weft_status check_consistency(const weft_job_run *run)
+{
+    const weft_job *job = run->job;
+    const struct wf_yaml_node *cluster = wf_yaml_get(job->yaml.root, "cluster");
+    const struct wf_yaml_node *node = cluster ? wf_yaml_get(cluster, "consistency") : NULL;
+    bool leased;
+    int stale;
+    weft_status st = wf_consistency_read(job->cluster_consistency, &leased, &stale);
+
+    if (!st && leased && !run->dist)
+        st = wf_err(WEFT_EINVAL,
+                    "consistency %s needs strategy: ps, not %s; `weft launch` trains with it",
+                    job->cluster_consistency, job->strategy);
+    return st && node ? wf_yaml_wrap(&job->yaml, node, st) : st;
+}
+
 weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_history **history)
 {
     weft_job_fit_opts o;
@@ -359,6 +376,8 @@ weft_status weft_job_fit(weft_job_run *run, const weft_job_fit_opts *opts, weft_
 
     if (!st && o.n_callbacks > WF_JOB_MAX_CALLBACKS)
         st = wf_err(WEFT_EINVAL, "%d callbacks", o.n_callbacks);
+    if (!st)
+        st = check_consistency(run);
     if (!st)
         st = wf_job_check_trained(run);
     if (!st && is_first(run))

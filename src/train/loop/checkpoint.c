@@ -929,9 +929,11 @@ bool wf_resume_due(struct wf_resume *r, bool epoch_done)
 
     if (atomic_fetch_and(&r->t->asked, ~(unsigned)WF_ASK_SAVE) & WF_ASK_SAVE) {
         wf_log(r->t->ctx, r->writer ? WEFT_LOG_INFO : WEFT_LOG_WARN,
-               r->writer
-                   ? "checkpoint requested: step %lld"
-                   : "step %lld: a checkpoint was requested, but there is no directory for it",
+               r->writer       ? "checkpoint requested: step %lld"
+               : o->checkpoint ? "step %lld: a checkpoint was requested, but the directory is "
+                                 "still open in another process"
+                               : "step %lld: a checkpoint was requested, but there is no directory "
+                                 "for it",
                (long long)weft_trainer_step(r->t));
         return r->writer != NULL;
     }

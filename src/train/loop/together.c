@@ -9,12 +9,15 @@
  *
  * Kept true: callbacks are called, and files written, by the deciding worker alone; a step is
  * computed with the learning rate of the last record. */
+#define _POSIX_C_SOURCE 200809L
+#include <time.h>
+
 #include "ckpt/ckpt.h"
 #include "train/callback/callback.h"
 #include "train/loop/fit.h"
 #include "train/step/dist.h"
 
-enum { RECORD_VERSION = 3 };
+enum { RECORD_VERSION = 3, AGAIN = 100 };
 #define MAX_RECORD ((int64_t)1 << 30)
 #define TRY_NS 1000000000
 #define PATIENCE_NS 5000000000
@@ -98,8 +101,11 @@ static void try_writing(struct fit *f, bool at_once)
         return;
     f->tried = now;
     st = wf_resume_open(&f->resume);
-    if (st == WEFT_OK)
+    if (st == WEFT_OK) {
+        f->refused = 0;
+        f->warned = false;
         return;
+    }
     if (!f->refused)
         f->refused = now;
     if ((st != WEFT_ESTATE || now - f->refused > PATIENCE_NS) && !f->warned) {
@@ -107,6 +113,23 @@ static void try_writing(struct fit *f, bool at_once)
                weft_error());
         f->warned = true;
     }
+}
+
+/* The run ends, or stops: its last checkpoint is worth waiting for. */
+static void await_writing(struct fit *f)
+{
+    if (!f->o->checkpoint)
+        return;
+    try_writing(f, true);
+    for (int i = 0; i < AGAIN && f->decides && !f->resume.writer && !f->warned; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = PATIENCE_NS / AGAIN}, NULL);
+        try_writing(f, true);
+    }
+    if (f->decides && !f->resume.writer)
+        wf_log(f->t->ctx, WEFT_LOG_WARN,
+               "%s: no checkpoint of step %lld, with which this run ends: another process, perhaps "
+               "a worker that hangs, has the directory open",
+               f->o->checkpoint, (long long)weft_trainer_step(f->t));
 }
 
 /* A directory that cannot be written is an error when a run begins; one that is in use may be free
@@ -399,15 +422,20 @@ weft_status wf_fit_decide_boundary(struct fit *f, int64_t epochs, bool ended)
     struct wf_fit_state was = f->at;
     weft_status st = take_over(f);
 
-    try_writing(f, true);
+    if (wf_interrupted(f->t))
+        await_writing(f);
+    else
+        try_writing(f, true);
     if (!st && !ended)
         st = is_after_epoch(f, &ended);
     if (!st && ended)
         st = end_epoch(f, epochs);
     if (!st && f->end == WF_LIFE_TRAINING && f->at.epoch < epochs)
         st = begin_epoch(f);
-    if (!st && !postpones(f) && (f->end != WF_LIFE_TRAINING || f->at.epoch >= epochs))
+    if (!st && !postpones(f) && (f->end != WF_LIFE_TRAINING || f->at.epoch >= epochs)) {
+        await_writing(f);
         st = wf_fit_close(f, epochs);
+    }
     if (!st)
         st = decide(f, false);
     if (st || f->end != WF_LIFE_TRAINING || f->gated != wf_dist_at(f->t))

@@ -199,7 +199,7 @@ static void touch(struct wf_servers *s)
     s->watched = false;
 }
 
-/* *next stays as it is, unless they have not come: WF_PS_REJOIN, WF_PS_RESTORE. */
+/* *next stays as it is, unless they have not come: WF_PS_REJOIN, WF_PS_RESTORE, WF_PS_NEWS. */
 static weft_status take_boundary(struct wf_servers *s, int64_t step, bool exact,
                                  enum wf_ps_next *next)
 {
