@@ -8,7 +8,8 @@
  * - all matrices are row-major; op(A) is m x k, op(B) is k x n, C is m x n; op is the transpose
  *   if trans_a or trans_b is set, and lda, ldb are the distances between the rows as stored;
  * - sums are f32. Each element of C adds its products in the order of k, in blocks of K, and the
- *   blocks' sums in their order. How K and C are divided depends only on the sizes, distances and
+ *   blocks' sums in their order; where A and B are bf16 and the level multiplies them, in the order
+ *   1 0 3 2 5 4 ..., with denormals taken as zeros. How K and C are divided depends only on the sizes, distances and
  *   types in the description and on the SIMD level, and so do the results: not on the number of
  *   threads, the epilogue or the addresses;
  * - nothing is read or written outside the matrices; nothing is allocated or locked;
@@ -47,6 +48,21 @@ struct wf_gemm_block {
     int64_t soon_n, soon_bytes, soon_next;
 };
 
+/* Of levels that multiply bf16: the pieces of products whose A and B are both bf16. An element of a
+ * block's A and B is then a pair, of bf16 that follow each other along K: it takes the place of a
+ * float, blk->k and distances count pairs, and the last one of an odd K has a 0. A may be unaligned.
+ * The k of the others counts bf16, and their src is of bf16. */
+struct wf_gemm_pair_fns {
+    void (*block)(const struct wf_gemm_block *b); /* B packed */
+    /* As pack_b_part, pack_a and col_sums below. */
+    void (*pack_b_part)(float *dst, int64_t ps, const void *src, int64_t ld, bool trans, int64_t k,
+                        int64_t n);
+    void (*pack_a)(float *dst, const void *src, int64_t ld, int64_t k, int64_t m);
+    void (*col_sums)(float *dst, const struct wf_gemm_block *b);
+    /* Rows of A [m x k]; those of dst are dst_ld pairs apart. */
+    void (*copy_a)(float *dst, int64_t dst_ld, const void *src, int64_t ld, int64_t k, int64_t m);
+};
+
 /* The kernels of one SIMD level. src arguments marked void are of the given wf_gemm_type. */
 struct wf_gemm_fns {
     const char *name;
@@ -83,6 +99,7 @@ struct wf_gemm_fns {
     /* A benchmark: n_rounds of independent multiply-adds in registers. Returns the number of
      * floating-point operations; no kernel of this level can do more in the same time. */
     double (*peak_loop)(int64_t n_rounds);
+    const struct wf_gemm_pair_fns *pairs; /* NULL: bf16 is widened */
 };
 
 /* The kernels of a level; the portable ones if the build has nothing better. */
@@ -127,6 +144,8 @@ enum wf_gemm_read {
 struct wf_gemm {
     struct wf_gemm_desc d;
     const struct wf_gemm_fns *fns;
+    const struct wf_gemm_pair_fns *pairs; /* NULL: elements are f32, or widened */
+    int64_t k; /* elements along K: d.k, or pairs; all that is said of K below counts them */
     int read_a, read_b; /* enum wf_gemm_read */
     bool swap;   /* few columns: C^T is computed, with the rows of C as columns, and transposed */
     bool serial; /* too small to be worth waking threads */
