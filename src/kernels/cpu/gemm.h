@@ -18,8 +18,18 @@
 #define WF_KERNELS_CPU_GEMM_H
 
 #include "base/base.h"
+#include "weft/tensor.h"
 
 enum wf_gemm_type { WF_GEMM_F32, WF_GEMM_BF16, WF_GEMM_F16 };
+
+/* The type of products for a tensor's; -1: there is none. */
+static inline int wf_gemm_type_of(weft_dtype t)
+{
+    return t == WEFT_F32    ? WF_GEMM_F32
+           : t == WEFT_BF16 ? WF_GEMM_BF16
+           : t == WEFT_F16  ? WF_GEMM_F16
+                            : -1;
+}
 
 /* ---- the pieces ------------------------------------------------------------------------------ */
 
