@@ -21,7 +21,8 @@ weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b,
                            const struct wf_type *y, bool trans_a, bool trans_b,
                            struct wf_gemm_desc *d)
 {
-    int ta = wf_gemm_type_of(a->dtype), tb = wf_gemm_type_of(b->dtype), ty = wf_gemm_type_of(y->dtype);
+    int ta = wf_gemm_type_of(a->dtype), tb = wf_gemm_type_of(b->dtype),
+        ty = wf_gemm_type_of(y->dtype);
 
     if (ta < 0 || tb < 0 || ty < 0)
         return WEFT_ENOSUP;

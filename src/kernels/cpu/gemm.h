@@ -8,10 +8,10 @@
  * - all matrices are row-major; op(A) is m x k, op(B) is k x n, C is m x n; op is the transpose
  *   if trans_a or trans_b is set, and lda, ldb are the distances between the rows as stored;
  * - sums are f32. Each element of C adds its products in the order of k, in blocks of K, and the
- *   blocks' sums in their order; where A and B are bf16 and the level multiplies them, in the order
- *   1 0 3 2 5 4 ..., with denormals taken as zeros. How K and C are divided depends only on the sizes, distances and
- *   types in the description and on the SIMD level, and so do the results: not on the number of
- *   threads, the epilogue or the addresses;
+ *   blocks' sums in their order. Where A and B are bf16 and the level multiplies them, that order
+ *   is 1 0 3 2 5 4 and so on, and denormals are zeros. How K and C are divided depends only on the
+ *   sizes, distances and types in the description and on the SIMD level, and so do the results:
+ *   not on the number of threads, the epilogue or the addresses;
  * - nothing is read or written outside the matrices; nothing is allocated or locked;
  * - m, n, k and batch may be 0; an empty sum is 0. */
 #ifndef WF_KERNELS_CPU_GEMM_H
@@ -59,9 +59,9 @@ struct wf_gemm_block {
 };
 
 /* Of levels that multiply bf16: the pieces of products whose A and B are both bf16. An element of a
- * block's A and B is then a pair, of bf16 that follow each other along K: it takes the place of a
- * float, blk->k and distances count pairs, and the last one of an odd K has a 0. A may be unaligned.
- * The k of the others counts bf16, and their src is of bf16. */
+ * block's A and B is then two bf16 that follow each other along K, in the place of a float: k and
+ * the distances count pairs, and the last pair of an odd K has a 0. A need not be aligned. The k of
+ * the other functions counts bf16, and their src is of bf16. */
 struct wf_gemm_pair_fns {
     void (*block)(const struct wf_gemm_block *b); /* B packed */
     /* As pack_b_part, pack_a and col_sums below. */
@@ -107,7 +107,7 @@ struct wf_gemm_fns {
     void (*outer)(float *c, int64_t ldc, const float *a, int64_t a_rs, const float *b, int64_t m,
                   int64_t n);
     /* A benchmark: n_rounds of independent multiply-adds in registers. Returns the number of
-     * floating-point operations; no kernel of this level can do more in the same time. */
+     * floating-point operations; no kernel of this level can do more in the same time, in f32. */
     double (*peak_loop)(int64_t n_rounds);
     const struct wf_gemm_pair_fns *pairs; /* NULL: bf16 is widened */
 };

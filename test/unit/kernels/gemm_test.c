@@ -482,7 +482,7 @@ static float product_of(const struct wf_gemm_fns *f, int64_t m, int64_t n, int64
 }
 
 /* NaN and infinity come out as IEEE 754 says, in the elements they belong to and no others, also
- * beside the zero that follows an odd K. Denormals are zeros. */
+ * next to the zero that ends an odd K. Denormals are zeros. */
 static void bf16_keeps_nan_and_infinity_and_flushes_denormals(void **state)
 {
     enum { M = 17, N = 35, K = 7, ONE = 0x3f80, INF = 0x7f80, NAN16 = 0x7fc0, TINY = 0x0040 };
