@@ -346,7 +346,7 @@ static void check_levels(const struct row *r, const struct built *b, const struc
                          int n, const weft_val *fetch, const struct op_run *ref, double tol,
                          bool values)
 {
-    for (weft_simd s = WEFT_SIMD_PORTABLE; s <= WEFT_SIMD_AVX512BF16; s++) {
+    for (weft_simd s = WEFT_SIMD_PORTABLE; s < WEFT_SIMD_AVX512BF16; s++) { /* f32 has no other */
         struct op_run one = {0}, run;
         char what[64];
 
@@ -548,7 +548,7 @@ static void check_dtype(const struct row *r, weft_dtype t, double tol)
         weft_ctx *ctx = s ? r->b->ctx[s][1] : r->b->base; /* AUTO stands for the reference here */
         char what[64];
 
-        if (!ctx)
+        if (!ctx || (s == WEFT_SIMD_AVX512BF16 && t != WEFT_BF16))
             continue;
         snprintf(what, sizeof what, "%s, %s", weft_dtype_name(t),
                  s ? weft_simd_name(s) : "reference");
@@ -556,7 +556,7 @@ static void check_dtype(const struct row *r, weft_dtype t, double tol)
                     &(struct op_run_opts){.fast = s != WEFT_SIMD_AUTO}, &got);
         for (int i = 0; i < a.n_out; i++)
             row_compare(r, what, &got.val[a.out[i].id], &want.val[b.out[i].id], tol);
-        for (int n = 0; t == WEFT_BF16 && s == weft_simd_best() && n < N_THREAD_COUNTS; n++)
+        for (int n = 0; s == WEFT_SIMD_AVX512BF16 && n < N_THREAD_COUNTS; n++)
             check_threads(r, what, r->b->ctx[s][n], &a, narrow, &got);
         op_run_free(&got);
     }

@@ -352,6 +352,12 @@ static bool is_tried(int level, int number)
     return (level + number) % EVERY == 0;
 }
 
+/* In f32 the level that multiplies bf16 is the one below it, compiled again. */
+static bool is_own(int level)
+{
+    return level == 0 || !levels[level]->pairs;
+}
+
 static void every_element_is_its_sum_in_order_of_k(void **state)
 {
     (void)state;
@@ -444,7 +450,7 @@ static void products_of_bf16_add_pairs(void **state)
 static void every_cut_of_bf16_keeps_the_promise(void **state)
 {
     static const struct shape some[] = {
-        {45, 150, 301, 2, 1}, {64, 130, 2200, 1, 0}, {100, 20, 71, 1, 0}, {45, 150, 300, 2, 2}};
+        {33, 70, 301, 2, 1}, {29, 40, 2200, 1, 0}, {33, 70, 300, 2, 2}};
     static const int64_t cuts[][3] = {
         {7, 32, 1}, {30, 128, 1}, {16, 200, 4}, {512, 1024, 1}, {20, 64, 3}};
     const struct wf_gemm_fns *f = level_of_pairs();
@@ -540,7 +546,7 @@ static void every_cut_keeps_the_promise(void **state)
 
     (void)state;
     for (int l = 0; l < n_levels; l++)
-        for (int i = 0; i < WF_COUNT(some) * WF_COUNT(cuts) * 4 * 2 * 3; i++) {
+        for (int i = 0; i < WF_COUNT(some) * WF_COUNT(cuts) * 4 * 2 * 3 && is_own(l); i++) {
             const int64_t *c = cuts[i % WF_COUNT(cuts)];
             int j = i / WF_COUNT(cuts), flags = j % 4, way = j / 4 % 6;
             struct recut re = {c[0], c[1], c[2], way % 2, way / 2};
