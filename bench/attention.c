@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     weft_simd level = WEFT_SIMD_AUTO;
     struct product p;
 
-    for (int l = WEFT_SIMD_PORTABLE; argc > 2 && l <= WEFT_SIMD_AVX512; l++)
+    for (int l = WEFT_SIMD_PORTABLE; argc > 2 && l <= WEFT_SIMD_AVX512BF16; l++)
         if (!strcmp(argv[2], weft_simd_name((weft_simd)l)))
             level = (weft_simd)l;
     if (weft_ctx_new(

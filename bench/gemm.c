@@ -148,7 +148,7 @@ static bool wanted(const struct product *p, const char *only)
 
 static weft_simd level_named(const char *name)
 {
-    for (int l = WEFT_SIMD_PORTABLE; l <= WEFT_SIMD_AVX512; l++)
+    for (int l = WEFT_SIMD_PORTABLE; l <= WEFT_SIMD_AVX512BF16; l++)
         if (name && !strcmp(name, weft_simd_name((weft_simd)l)))
             return (weft_simd)l;
     return weft_simd_best();

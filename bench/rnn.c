@@ -164,7 +164,7 @@ static void print_line(struct timing *t, const struct layer *l, int n_threads, i
 
 static weft_simd level_named(const char *name)
 {
-    for (int l = WEFT_SIMD_PORTABLE; l <= WEFT_SIMD_AVX512; l++)
+    for (int l = WEFT_SIMD_PORTABLE; l <= WEFT_SIMD_AVX512BF16; l++)
         if (name && !strcmp(name, weft_simd_name((weft_simd)l)))
             return (weft_simd)l;
     return weft_simd_best();

@@ -109,12 +109,15 @@ typedef void weft_log_fn(void *arg, int level, const char *line);
 /* Which family of CPU kernels. Portable kernels give identical results on every machine. */
 typedef enum weft_kernels { WEFT_KERNELS_BEST, WEFT_KERNELS_PORTABLE } weft_kernels;
 
-/* The SIMD level of our own kernels. Asking for more than the CPU has is an error. */
+/* The SIMD level of our own kernels. Asking for more than the CPU has is an error. AVX512BF16 is
+ * AVX512 with products of bf16 by the CPU's own instruction, which takes denormals as zeros and
+ * rounds sums in another order: with operands in bf16 its results differ from those of AVX512. */
 typedef enum weft_simd {
     WEFT_SIMD_AUTO,
     WEFT_SIMD_PORTABLE,
     WEFT_SIMD_AVX2,
-    WEFT_SIMD_AVX512
+    WEFT_SIMD_AVX512,
+    WEFT_SIMD_AVX512BF16
 } weft_simd;
 
 typedef struct weft_ctx weft_ctx;

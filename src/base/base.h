@@ -100,7 +100,8 @@ enum wf_cpu_feature {
     WF_CPU_AVX512BW = 16,
     WF_CPU_AVX512DQ = 32,
     WF_CPU_AVX512VL = 64,
-    WF_CPU_ALL = 127
+    WF_CPU_AVX512BF16 = 128,
+    WF_CPU_ALL = 255
 };
 unsigned wf_cpu_features(void);
 unsigned wf_simd_needs(weft_simd level);

@@ -10,10 +10,12 @@
 unsigned wf_simd_needs(weft_simd level)
 {
     const unsigned avx2 = WF_CPU_AVX2 | WF_CPU_FMA | WF_CPU_F16C;
+    const unsigned avx512 =
+        avx2 | WF_CPU_AVX512F | WF_CPU_AVX512BW | WF_CPU_AVX512DQ | WF_CPU_AVX512VL;
 
     switch (level) {
-    case WEFT_SIMD_AVX512:
-        return avx2 | WF_CPU_AVX512F | WF_CPU_AVX512BW | WF_CPU_AVX512DQ | WF_CPU_AVX512VL;
+    case WEFT_SIMD_AVX512BF16: return avx512 | WF_CPU_AVX512BF16;
+    case WEFT_SIMD_AVX512: return avx512;
     case WEFT_SIMD_AVX2: return avx2;
     default: return 0;
     }
@@ -21,7 +23,7 @@ unsigned wf_simd_needs(weft_simd level)
 
 weft_simd wf_simd_of(unsigned features)
 {
-    int level = WEFT_SIMD_AVX512;
+    int level = WEFT_SIMD_AVX512BF16;
 
     while ((features & wf_simd_needs((weft_simd)level)) != wf_simd_needs((weft_simd)level))
         level--;
@@ -45,6 +47,7 @@ unsigned wf_cpu_features(void)
     has |= __builtin_cpu_supports("avx512bw") ? WF_CPU_AVX512BW : 0;
     has |= __builtin_cpu_supports("avx512dq") ? WF_CPU_AVX512DQ : 0;
     has |= __builtin_cpu_supports("avx512vl") ? WF_CPU_AVX512VL : 0;
+    has |= __builtin_cpu_supports("avx512bf16") ? WF_CPU_AVX512BF16 : 0;
 #endif
     return has;
 }
@@ -56,7 +59,7 @@ weft_simd weft_simd_best(void)
 
 const char *weft_simd_name(weft_simd level)
 {
-    static const char *const names[] = {"auto", "portable", "avx2", "avx512"};
+    static const char *const names[] = {"auto", "portable", "avx2", "avx512", "avx512bf16"};
 
-    return level >= 0 && level <= WEFT_SIMD_AVX512 ? names[level] : "unknown";
+    return level >= 0 && level <= WEFT_SIMD_AVX512BF16 ? names[level] : "unknown";
 }

@@ -70,7 +70,7 @@ static weft_status choose_simd(const weft_ctx_opts *o, weft_simd *out)
 {
     weft_simd best = weft_simd_best(), want = o->simd;
 
-    if (want < WEFT_SIMD_AUTO || want > WEFT_SIMD_AVX512)
+    if (want < WEFT_SIMD_AUTO || want > WEFT_SIMD_AVX512BF16)
         return wf_err(WEFT_EINVAL, "context: simd level %d does not exist", (int)want);
     if (o->kernels == WEFT_KERNELS_PORTABLE && want == WEFT_SIMD_AUTO)
         want = WEFT_SIMD_PORTABLE;

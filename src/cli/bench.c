@@ -201,7 +201,7 @@ static int run(int argc, char **argv)
          &s.without},
         {"kernels", FLAG_TEXT, "best|portable",
          "portable kernels give identical results on every machine", &m.kernels},
-        {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
+        {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2, avx512 or avx512bf16", &m.simd},
         {"device", FLAG_TEXT, "LIST", "device to train on: cpu (default), gpu:0", &m.devices},
         {"device-cache", FLAG_TEXT, "DIR", "existing directory for kernels that a GPU compiles",
          &m.device_cache},

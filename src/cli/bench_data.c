@@ -158,7 +158,7 @@ static int run(int argc, char **argv)
         {"pipeline", FLAG_TEXT, "NAME", "tfrecord, criteo, idx or jpeg; default: all", &only},
         {"threads", FLAG_INT, "N", "number of threads that read ahead; default 2", &threads},
         {"blocks", FLAG_INT, "N", "measured epochs; reports the median; default 5", &blocks},
-        {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
+        {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2, avx512 or avx512bf16", &m.simd},
         {"stages", FLAG_BOOL, NULL, "also print the time of each stage", &stages},
         {"json", FLAG_TEXT, "FILE|-", "write JSON, one object per line", &json},
         {NULL, FLAG_BOOL, NULL, NULL, NULL},

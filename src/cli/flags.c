@@ -252,7 +252,7 @@ static void warn(void *arg, int level, const char *line)
 
 weft_status open_context(const struct machine_flags *m, weft_ctx **out)
 {
-    static const char *const levels[] = {"auto", "portable", "avx2", "avx512"};
+    static const char *const levels[] = {"auto", "portable", "avx2", "avx512", "avx512bf16"};
     weft_ctx_opts o = {.size = sizeof o,
                        .threads = m->threads,
                        .memory_limit = (int64_t)m->memory_mb << 20,
@@ -261,7 +261,7 @@ weft_status open_context(const struct machine_flags *m, weft_ctx **out)
                        .soft_placement = m->soft_placement,
                        .log = m->soft_placement ? warn : NULL};
 
-    for (int i = 0; m->simd && i < 4; i++)
+    for (int i = 0; m->simd && i < 5; i++)
         if (!strcmp(m->simd, levels[i]))
             o.simd = (weft_simd)i;
     o.kernels =

@@ -251,7 +251,7 @@ static int explain(int argc, char **argv)
         {"threads", FLAG_INT, "N", "number of threads; default: all cores", &m.threads},
         {"kernels", FLAG_TEXT, "best|portable",
          "portable kernels give identical results on every machine", &m.kernels},
-        {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2 or avx512", &m.simd},
+        {"simd", FLAG_TEXT, "LEVEL", "auto, portable, avx2, avx512 or avx512bf16", &m.simd},
         {"devices", FLAG_TEXT, "LIST",
          "devices to compute on: cpu, groups of cores (cpu:0,cpu:1), gpu:0", &m.devices},
         {"soft-placement", FLAG_BOOL, NULL,

@@ -50,9 +50,23 @@ static void describe_device(const struct wf_device *d, struct wf_fprint *f)
         d->ops.describe(d->dev, add_item, f);
 }
 
-void wf_kernels_describe(const weft_ctx *ctx, struct wf_fprint *f)
+/* The level with products of bf16 differs from the one below it in nothing else: a function without
+ * bf16 has the same results at both. */
+static weft_simd level_of(const weft_fn *fn)
 {
-    wf_fp_add(f, WF_FP_KERNELS, "the SIMD level", NULL, "%s", weft_simd_name(ctx->simd));
+    if (fn->ctx->simd != WEFT_SIMD_AVX512BF16)
+        return fn->ctx->simd;
+    for (int64_t i = 1; i < fn->graph->n_values; i++)
+        if (fn->graph->values[i].type.dtype == WEFT_BF16)
+            return WEFT_SIMD_AVX512BF16;
+    return WEFT_SIMD_AVX512;
+}
+
+void wf_kernels_describe(const weft_fn *fn, struct wf_fprint *f)
+{
+    const weft_ctx *ctx = fn->ctx;
+
+    wf_fp_add(f, WF_FP_KERNELS, "the SIMD level", NULL, "%s", weft_simd_name(level_of(fn)));
     wf_fp_add(f, WF_FP_KERNELS, "the choice of kernels", NULL, "%s",
               ctx->kernels == WEFT_KERNELS_PORTABLE ? "portable" : "best");
     wf_fp_add(f, WF_FP_KERNELS, "the treatment of denormals", NULL, "%s",

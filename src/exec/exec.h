@@ -451,10 +451,10 @@ void wf_fn_trap(weft_fn *fn, bool on);
 weft_status wf_fn_slots(weft_fn *fn);
 
 /* Adds the graph and the segment table of a function to a fingerprint; the slots must exist. And
- * what the last bits of results depend on: not the number of threads (describe.c). */
+ * what the last bits of its results depend on: not the number of threads (describe.c). */
 struct wf_fprint;
 void wf_fn_describe(const weft_fn *fn, struct wf_fprint *f);
-void wf_kernels_describe(const weft_ctx *ctx, struct wf_fprint *f);
+void wf_kernels_describe(const weft_fn *fn, struct wf_fprint *f);
 
 /* The plan for these feeds that is cached; NULL: there is none, or they do not fit. */
 struct wf_plan *wf_fn_planned(weft_fn *fn, const weft_tensor *feeds);

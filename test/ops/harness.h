@@ -33,7 +33,8 @@
  *      reference kernels, on symbolic sizes; static sizes agree
  *   5. the same for second gradients
  *   6. the executor, with all passes and with none: the interpreter's outputs and gradients
- *   7. f64, f16 and bf16 in place of f32, against f64 on the same (rounded) inputs
+ *   7. f64, f16 and bf16 in place of f32, against f64 on the same (rounded) inputs; in bf16 also
+ *      at the level that multiplies it, where 1, 2, 3 and 7 threads give the same bits
  * A row with .fails checks that building or running fails with this status and that the text
  * contains .text. */
 #ifndef OPS_HARNESS_H

@@ -12,11 +12,14 @@
 static weft_status plan(struct wf_kplan *p, enum wf_conv_dir dir, const struct wf_type *x,
                         const struct wf_type *w, const struct wf_type *y)
 {
-    struct wf_conv_desc d = {.dir = dir};
+    struct wf_conv_desc d = {.dir = dir,
+                             .type_a = wf_gemm_type_of(p->in[0].dtype),
+                             .type_b = wf_gemm_type_of(p->in[1].dtype),
+                             .type_out = wf_gemm_type_of(p->out[0].dtype)};
     struct wf_conv *c;
     weft_status st;
 
-    if (!wf_kplan_all(p, WEFT_F32))
+    if (d.type_a < 0 || d.type_b < 0 || d.type_out < 0)
         return WEFT_ENOSUP;
     wf_conv_geom_of(p->op, p->attr, x, w, y, &d.geom);
     st = wf_conv_plan(&d, p->ctx->simd, p->n_threads, p->arena, &c, &p->scratch_bytes);

@@ -4,14 +4,6 @@
 weft_status wf_plan_matmul(struct wf_kplan *p);
 wf_kernel_fn wf_run_matmul;
 
-static int gemm_type(weft_dtype t)
-{
-    return t == WEFT_F32    ? WF_GEMM_F32
-           : t == WEFT_BF16 ? WF_GEMM_BF16
-           : t == WEFT_F16  ? WF_GEMM_F16
-                            : -1;
-}
-
 /* Whether a type has one matrix for every batch item, or one for all; and their number. */
 static bool batch_stride(const struct wf_type *t, const struct wf_type *y, int64_t *stride)
 {
@@ -29,7 +21,8 @@ weft_status wf_matmul_desc(const struct wf_type *a, const struct wf_type *b,
                            const struct wf_type *y, bool trans_a, bool trans_b,
                            struct wf_gemm_desc *d)
 {
-    int ta = gemm_type(a->dtype), tb = gemm_type(b->dtype), ty = gemm_type(y->dtype);
+    int ta = wf_gemm_type_of(a->dtype), tb = wf_gemm_type_of(b->dtype),
+        ty = wf_gemm_type_of(y->dtype);
 
     if (ta < 0 || tb < 0 || ty < 0)
         return WEFT_ENOSUP;

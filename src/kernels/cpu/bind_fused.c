@@ -151,11 +151,15 @@ weft_status wf_run_matmul_fused(const struct wf_call *c)
 
 weft_status wf_plan_conv_fused(struct wf_kplan *p)
 {
-    struct wf_conv_desc d = {.dir = WF_CONV_FORWARD, .epilogue = epilogue};
+    struct wf_conv_desc d = {.dir = WF_CONV_FORWARD,
+                             .type_a = wf_gemm_type_of(p->in[0].dtype),
+                             .type_b = wf_gemm_type_of(p->in[1].dtype),
+                             .type_out = wf_gemm_type_of(p->out[0].dtype),
+                             .epilogue = epilogue};
     struct anchored *f = NULL;
     weft_status st;
 
-    if (p->in[0].dtype != WEFT_F32 || p->out[0].dtype != WEFT_F32)
+    if (d.type_a < 0 || d.type_b < 0 || d.type_out < 0)
         return WEFT_ENOSUP;
     st = plan_program(p, &f);
     if (st)

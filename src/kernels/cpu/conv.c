@@ -33,6 +33,14 @@ static bool winograd_pays(const struct wf_conv_geom *g)
            tiles * 16 * 2 < g->w.out[1] * g->w.out[2] * 3;
 }
 
+/* Other algorithms are for f32 only. */
+static bool types_fit(const struct wf_conv_desc *d)
+{
+    return (d->type_a == WF_GEMM_F32 && d->type_b == WF_GEMM_F32 && d->type_out == WF_GEMM_F32) ||
+           (is_product(&d->geom) && !is_empty(&d->geom) &&
+            (d->algo == WF_CONV_AUTO || d->algo == WF_CONV_PRODUCT));
+}
+
 static bool applies(const struct wf_conv_desc *d, enum wf_conv_algo algo)
 {
     const struct wf_conv_geom *g = &d->geom;
@@ -68,8 +76,12 @@ static void plan_product(struct wf_conv *c, int n_threads, size_t *scratch)
 {
     const struct wf_conv_geom *g = &c->d.geom;
     int64_t n_pixels = g->batch * wf_volume(g->w.out);
-    struct wf_gemm_desc d = {
-        .batch = 1, .epilogue = c->d.epilogue, .epilogue_arg = c->d.epilogue_arg};
+    struct wf_gemm_desc d = {.batch = 1,
+                             .type_a = c->d.type_a,
+                             .type_b = c->d.type_b,
+                             .type_c = c->d.type_out,
+                             .epilogue = c->d.epilogue,
+                             .epilogue_arg = c->d.epilogue_arg};
 
     switch (c->d.dir) {
     case WF_CONV_FORWARD:
@@ -98,9 +110,11 @@ static void plan_product(struct wf_conv *c, int n_threads, size_t *scratch)
 weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_threads,
                          struct wf_arena *arena, struct wf_conv **out, size_t *scratch_bytes)
 {
-    struct wf_conv *c = wf_arena_alloc(arena, sizeof *c);
+    struct wf_conv *c = types_fit(d) ? wf_arena_alloc(arena, sizeof *c) : NULL;
     weft_status st = WEFT_OK;
 
+    if (!types_fit(d))
+        return WEFT_ENOSUP;
     if (!c)
         return wf_err_nomem(arena->ctx, sizeof *c, "convolution");
     c->d = *d;
@@ -195,8 +209,8 @@ static void run_empty(struct wf_conv_run *r, float *out)
         wf_conv_finish(r, 0, 0, n_pixels, 0, g->c_out);
 }
 
-void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b,
-                 float *out, void *scratch)
+void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const void *a, const void *b,
+                 void *out, void *scratch)
 {
     struct wf_conv_run r = {.c = c, .pool = pool, .shared = scratch};
 

@@ -1,4 +1,5 @@
-/* conv.h - convolution on the CPU, f32, channels last: forward and both gradients.
+/* conv.h - convolution on the CPU, channels last: forward and both gradients. In f32; as PRODUCT
+ * also in halves.
  *
  * wf_conv_plan picks an algorithm and divides the work; wf_conv_run does it on a pool. The choice
  * depends only on the geometry and the direction, and the division on these and the SIMD level;
@@ -40,6 +41,7 @@ struct wf_conv_desc {
     struct wf_conv_geom geom;
     enum wf_conv_dir dir;
     enum wf_conv_algo algo; /* AUTO: by the rules. Another one is refused if it does not apply */
+    int type_a, type_b, type_out; /* enum wf_gemm_type; halves are refused if it is no PRODUCT */
     /* Forward only, may be NULL: called once for each finished piece of y, seen as a matrix of
      * batch * out pixels by c_out channels: b is 0, row the first pixel. See gemm.h. */
     wf_gemm_epilogue *epilogue;
@@ -51,13 +53,13 @@ struct wf_conv_desc {
 struct wf_conv;
 
 /* n_threads limits the pool that runs it and determines the size of the scratch memory, nothing
- * else. WEFT_ENOSUP if d->algo does not apply. */
+ * else. WEFT_ENOSUP if d->algo or the types do not apply. */
 weft_status wf_conv_plan(const struct wf_conv_desc *d, weft_simd level, int n_threads,
                          struct wf_arena *arena, struct wf_conv **out, size_t *scratch_bytes);
 
 /* a, b and out depend on the direction. scratch is 64-byte aligned. Allocates and locks nothing. */
-void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const float *a, const float *b,
-                 float *out, void *scratch);
+void wf_conv_run(const struct wf_conv *c, struct wf_pool *pool, const void *a, const void *b,
+                 void *out, void *scratch);
 
 /* "winograd", "general", … */
 const char *wf_conv_algo_name(const struct wf_conv *c);

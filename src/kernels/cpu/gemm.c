@@ -19,7 +19,23 @@ enum {
     OUTER_TILE = 64 << 10  /* elements */
 };
 
+/* One level more than other families have: the one with products of bf16. */
+#if defined(__x86_64__)
+extern const struct wf_gemm_fns wf_gemm_fns_portable, wf_gemm_fns_avx2, wf_gemm_fns_avx512,
+    wf_gemm_fns_avx512bf16;
+
+const struct wf_gemm_fns *wf_gemm_fns_of(weft_simd level)
+{
+    switch (level) {
+    case WEFT_SIMD_AVX512BF16: return &wf_gemm_fns_avx512bf16;
+    case WEFT_SIMD_AVX512: return &wf_gemm_fns_avx512;
+    case WEFT_SIMD_AVX2: return &wf_gemm_fns_avx2;
+    default: return &wf_gemm_fns_portable;
+    }
+}
+#else
 WF_LEVELS(wf_gemm_fns, wf_gemm_fns_of);
+#endif
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -29,6 +45,12 @@ static int64_t ceil_div(int64_t a, int64_t b)
 static int64_t type_bytes(int type)
 {
     return type == WF_GEMM_F32 ? 4 : 2;
+}
+
+/* How many of the matrices' elements along K are one of the kernels'. */
+static int64_t per_element(const struct wf_gemm *g)
+{
+    return g->pairs ? 2 : 1;
 }
 
 int64_t wf_gemm_packed_b(const struct wf_gemm_fns *fns, int64_t k, int64_t n)
@@ -95,8 +117,8 @@ static bool rows_crowd(int64_t ld, int64_t n)
 static double cost_of_sums(const struct wf_gemm *g, double m, double n)
 {
     const int64_t nr = g->fns->nr, vec = nr / 2;
-    bool few =
-        !g->d.trans_a && g->read_a == WF_GEMM_DIRECT && g->d.lda % 1024 == 0 && g->fns->mr > 7;
+    bool few = !g->d.trans_a && g->read_a == WF_GEMM_DIRECT &&
+               g->d.lda % (1024 * per_element(g)) == 0 && g->fns->mr > 7;
     double groups = (double)ceil_div((int64_t)m, few ? 7 : g->fns->mr);
     double wide = (double)((int64_t)n / nr), rest = (double)ceil_div((int64_t)n % nr, vec);
     double blocks = (double)ceil_div(g->chunk_k, g->kc), least = MIN_PER_K * groups;
@@ -147,7 +169,7 @@ static double cost_of_tile(const struct wf_gemm *g)
     }
     if (g->read_b == WF_GEMM_DIRECT)
         cost *= cost_in_place(g);
-    if (g->read_b == WF_GEMM_DIRECT && d->k * d->n > FAR_B)
+    if (g->read_b == WF_GEMM_DIRECT && g->k * d->n > FAR_B)
         cost += k * n * COST_FAR_B;
     if (g->read_a == WF_GEMM_DIRECT && d->trans_a)
         cost *= cost_across_a(g) * (g->fns->mr < 8 ? 1.1 : 1);
@@ -173,7 +195,7 @@ static double cost_with_threads(const struct wf_gemm *g, double tile, int64_t n_
 {
     const struct wf_gemm_desc *d = &g->d;
     int64_t n_tasks = d->batch * g->n_tiles_m * g->n_tiles_n * g->n_chunks;
-    double c = (double)(d->batch * d->m * d->n), b = (double)(batches_of_b(d) * d->k * d->n);
+    double c = (double)(d->batch * d->m * d->n), b = (double)(batches_of_b(d) * g->k * d->n);
     double cost = (double)ceil_div(n_tasks, n_threads) * tile,
            dispatch = n_threads > 1 ? COST_DISPATCH : 0;
 
@@ -199,7 +221,7 @@ static double cost_of_others(const struct wf_gemm *g, int64_t n_threads)
 
     if (d->batch != 1 || d->trans_a || d->n > WF_GEMM_WHOLE_ROWS)
         return 0;
-    return (double)(d->k * d->n) * (double)n_read / (double)n_pieces * COST_OTHERS_B;
+    return (double)(g->k * d->n) * (double)n_read / (double)n_pieces * COST_OTHERS_B;
 }
 
 /* Few threads count most, but many should have work too. */
@@ -222,11 +244,11 @@ static void cut(struct wf_gemm *g, int64_t m, int64_t n, int64_t n_chunks)
     g->n_tiles_m = d->m ? ceil_div(d->m, g->tile_m) : 1; /* the column sums need a tile */
     g->n_tiles_n = ceil_div(d->n, g->tile_n);
     g->piece_n = wf_min_i64(g->tile_n, WF_GEMM_WHOLE_ROWS);
-    n_blocks = wf_max_i64(blocks_of_k(d->k), n_chunks);
-    g->kc = wf_max_i64(ceil_div(d->k, n_blocks), 1);
-    n_blocks = wf_max_i64(ceil_div(d->k, g->kc), 1);
+    n_blocks = wf_max_i64(blocks_of_k(g->k), n_chunks);
+    g->kc = wf_max_i64(ceil_div(g->k, n_blocks), 1);
+    n_blocks = wf_max_i64(ceil_div(g->k, g->kc), 1);
     g->chunk_k = ceil_div(n_blocks, n_chunks) * g->kc;
-    g->n_chunks = wf_max_i64(ceil_div(d->k, g->chunk_k), 1);
+    g->n_chunks = wf_max_i64(ceil_div(g->k, g->chunk_k), 1);
 }
 
 /* To be transposed, C has to be as narrow as one vector, and B is read in place. */
@@ -238,6 +260,14 @@ static bool can_swap(const struct wf_gemm *g)
            !(d->col_sums && d->trans_b);
 }
 
+/* Rows of pairs can be read in place if each begins and ends with a whole one. */
+static bool can_read_a(const struct wf_gemm *g)
+{
+    const struct wf_gemm_desc *d = &g->d;
+
+    return g->pairs ? !d->trans_a && d->k % 2 == 0 && d->lda % 2 == 0 : d->type_a == WF_GEMM_F32;
+}
+
 /* The best way to read A and B for the division in g. */
 static double choose_reads(struct wf_gemm *g)
 {
@@ -247,8 +277,7 @@ static double choose_reads(struct wf_gemm *g)
 
     g->swap = false;
 
-    for (int a = d->type_a == WF_GEMM_F32 ? WF_GEMM_DIRECT : WF_GEMM_PRIVATE; a <= WF_GEMM_PRIVATE;
-         a++)
+    for (int a = can_read_a(g) ? WF_GEMM_DIRECT : WF_GEMM_PRIVATE; a <= WF_GEMM_PRIVATE; a++)
         for (int b = d->type_b == WF_GEMM_F32 && !d->trans_b ? WF_GEMM_DIRECT : WF_GEMM_PRIVATE;
              b <=
              (g->n_tiles_m > 1 || batches_of_b(d) < d->batch ? WF_GEMM_SHARED : WF_GEMM_PRIVATE);
@@ -295,7 +324,7 @@ static void choose_cut(struct wf_gemm *g)
             for (int c = 0; c < WF_COUNT(chunks); c++) {
                 double cost;
 
-                if (chunks[c] > 1 && chunks[c] * 64 > d->k)
+                if (chunks[c] > 1 && chunks[c] * 64 > g->k)
                     break;
                 cut(g, rows[i], cols[j], chunks[c]);
                 cost = choose_reads(g);
@@ -321,7 +350,7 @@ static bool by_rows(const struct wf_gemm *g)
 static void lower_tiles(struct wf_gemm *g)
 {
     if (g->swap || g->n_chunks > 1 || g->tile_m <= LOW_ROWS || !by_rows(g) ||
-        g->d.k * g->d.n > NEAR_B || LOW_ROWS * g->tile_n * g->d.k < LOW_WORK)
+        g->k * g->d.n > NEAR_B || LOW_ROWS * g->tile_n * g->k < LOW_WORK)
         return;
     cut(g, LOW_ROWS, g->tile_n, 1);
 }
@@ -332,7 +361,7 @@ static void widen_tiles(struct wf_gemm *g)
 {
     const struct wf_gemm_desc *d = &g->d;
 
-    if (!d->epilogue || g->swap || g->n_chunks > 1 || d->k > SHORT_K || g->tile_n >= d->n ||
+    if (!d->epilogue || g->swap || g->n_chunks > 1 || g->k > SHORT_K || g->tile_n >= d->n ||
         d->n > MAX_FINISH / LOW_ROWS)
         return;
     cut(g, wf_max_i64(g->tile_m * g->tile_n / d->n, LOW_ROWS), d->n, 1);
@@ -394,7 +423,7 @@ static void lay_out(struct wf_gemm *g)
     size_t at = 0, own = (size_t)own_floats(g);
 
     if (g->read_b == WF_GEMM_SHARED)
-        at += (size_t)(batches_of_b(d) * wf_gemm_packed_b(g->fns, d->k, d->n)) * sizeof(float);
+        at += (size_t)(batches_of_b(d) * wf_gemm_packed_b(g->fns, g->k, d->n)) * sizeof(float);
     g->off_parts = at = (size_t)wf_round_up((int64_t)at, ALIGN);
     if (g->n_chunks > 1)
         at += (size_t)(g->n_chunks * d->batch * (d->m + d->col_sums) * d->n) * sizeof(float);
@@ -410,7 +439,11 @@ void wf_gemm_plan(struct wf_gemm *g, const struct wf_gemm_desc *d, const struct 
 {
     double tile;
 
-    *g = (struct wf_gemm){.d = *d, .fns = fns, .n_threads = n_threads};
+    *g = (struct wf_gemm){.d = *d, .fns = fns, .k = d->k, .n_threads = n_threads};
+    if (d->type_a == WF_GEMM_BF16 && d->type_b == WF_GEMM_BF16 && fns->pairs) {
+        g->pairs = fns->pairs;
+        g->k = ceil_div(d->k, 2);
+    }
     choose_cut(g);
     lower_tiles(g);
     widen_tiles(g);
@@ -485,6 +518,19 @@ static int64_t n_pack_tasks(const struct wf_gemm_desc *d)
            ceil_div(d->k, d->trans_b ? PACK_LONG : PACK_SHORT);
 }
 
+/* Packs a part of op(B) into panels that are longest elements of K long. n_k counts those of B. */
+static void pack_b(const struct wf_gemm *g, float *dst, int64_t longest, const char *src,
+                   int64_t n_k, int64_t n)
+{
+    const struct wf_gemm_desc *d = &g->d;
+    int64_t apart = longest * g->fns->nr;
+
+    if (g->pairs)
+        g->pairs->pack_b_part(dst, apart, src, d->ldb, d->trans_b, n_k, n);
+    else
+        g->fns->pack_b_part(dst, apart, src, d->type_b, d->ldb, d->trans_b, n_k, n);
+}
+
 /* Task of the packing phase. */
 static void pack_task(void *arg, int64_t task, int thread)
 {
@@ -496,12 +542,39 @@ static void pack_task(void *arg, int64_t task, int thread)
     int64_t col = task % n_cols * most_n, k = task / n_cols % n_rows * most_k;
     int64_t batch = task / n_cols / n_rows;
     int64_t src = batch * d->stride_b + (d->trans_b ? col * d->ldb + k : k * d->ldb + col);
-    float *dst = (float *)(void *)r->scratch + batch * wf_gemm_packed_b(fns, d->k, d->n) +
-                 col * d->k + k * fns->nr;
+    float *dst = (float *)(void *)r->scratch + batch * wf_gemm_packed_b(fns, r->g->k, d->n) +
+                 col * r->g->k + k / per_element(r->g) * fns->nr;
 
     (void)thread;
-    fns->pack_b_part(dst, d->k * fns->nr, r->b + src * type_bytes(d->type_b), d->type_b, d->ldb,
-                     d->trans_b, wf_min_i64(most_k, d->k - k), wf_min_i64(most_n, d->n - col));
+    pack_b(r->g, dst, r->g->k, r->b + src * type_bytes(d->type_b), wf_min_i64(most_k, d->k - k),
+           wf_min_i64(most_n, d->n - col));
+}
+
+/* The elements of A and B in a block of K elements of the kernels that begins at `first`. */
+static int64_t n_along_k(const struct wf_gemm *g, int64_t first, int64_t n)
+{
+    return wf_min_i64(n * per_element(g), g->d.k - first * per_element(g));
+}
+
+/* Points a block at pairs of A. */
+static void point_at_pairs(const struct wf_gemm *g, const struct tile *t, const char *src,
+                           int64_t n_k, struct wf_gemm_block *blk)
+{
+    const struct wf_gemm_desc *d = &g->d;
+
+    if (g->read_a == WF_GEMM_DIRECT) {
+        blk->a = (const float *)(const void *)src;
+        blk->a_rs = d->lda / 2;
+    } else if (d->trans_a) {
+        g->pairs->pack_a(t->a_buf, src, d->lda, n_k, t->n_rows);
+        blk->a = t->a_buf;
+        blk->a_packed = true;
+    } else {
+        g->pairs->copy_a(t->a_buf, a_copy_ld(g), src, d->lda, n_k, t->n_rows);
+        blk->a = t->a_buf;
+        blk->a_rs = a_copy_ld(g);
+    }
+    blk->a_cs = 1;
 }
 
 /* Points a block at A: rows of the tile, K from k. */
@@ -510,11 +583,14 @@ static void point_at_a(const struct run *r, const struct tile *t, int64_t k,
 {
     const struct wf_gemm *g = r->g;
     const struct wf_gemm_desc *d = &g->d;
+    int64_t at = k * per_element(g);
     int64_t from =
-        t->batch * d->stride_a + (d->trans_a ? k * d->lda + t->row : t->row * d->lda + k);
+        t->batch * d->stride_a + (d->trans_a ? at * d->lda + t->row : t->row * d->lda + at);
     const char *src = r->a + from * type_bytes(d->type_a);
 
-    if (g->read_a == WF_GEMM_DIRECT) {
+    if (g->pairs) {
+        point_at_pairs(g, t, src, n_along_k(g, k, blk->k), blk);
+    } else if (g->read_a == WF_GEMM_DIRECT) {
         blk->a = (const float *)(const void *)src;
         blk->a_rs = d->trans_a ? 1 : d->lda;
         blk->a_cs = d->trans_a ? d->lda : 1;
@@ -536,7 +612,8 @@ static void point_at_b(const struct run *r, const struct tile *t, int64_t k, int
 {
     const struct wf_gemm *g = r->g;
     const struct wf_gemm_desc *d = &g->d;
-    int64_t from = t->batch * d->stride_b + (d->trans_b ? col * d->ldb + k : k * d->ldb + col);
+    int64_t at = k * per_element(g);
+    int64_t from = t->batch * d->stride_b + (d->trans_b ? col * d->ldb + at : at * d->ldb + col);
     const char *src = r->b + from * type_bytes(d->type_b);
 
     if (g->read_b == WF_GEMM_DIRECT) {
@@ -546,10 +623,10 @@ static void point_at_b(const struct run *r, const struct tile *t, int64_t k, int
         int64_t batch = d->stride_b ? t->batch : 0;
 
         blk->b = (const float *)(const void *)r->scratch +
-                 batch * wf_gemm_packed_b(g->fns, d->k, d->n) + col * d->k + k * g->fns->nr;
-        blk->b_ps = d->k * g->fns->nr;
+                 batch * wf_gemm_packed_b(g->fns, g->k, d->n) + col * g->k + k * g->fns->nr;
+        blk->b_ps = g->k * g->fns->nr;
     } else {
-        g->fns->pack_b(t->b_buf, src, d->type_b, d->ldb, d->trans_b, blk->k, blk->n);
+        pack_b(g, t->b_buf, blk->k, src, n_along_k(g, k, blk->k), blk->n);
         blk->b = t->b_buf;
         blk->b_ps = blk->k * g->fns->nr;
     }
@@ -604,7 +681,7 @@ static void sum_columns(const struct run *r, const struct tile *t, int64_t col,
     struct wf_gemm_block b = *blk;
 
     b.accumulate = !first;
-    g->fns->col_sums(dst + col, &b);
+    (g->pairs ? g->pairs->col_sums : g->fns->col_sums)(dst + col, &b);
 }
 
 static void run_tile(const struct run *r, const struct tile *t)
@@ -632,7 +709,7 @@ static void run_tile(const struct run *r, const struct tile *t)
                 blk.c = t->c + j;
                 point_at_b(r, t, k, t->col + j, &blk);
                 hint_soon(r, t, k, j + blk.n, &blk);
-                g->fns->block(&blk);
+                (g->pairs ? g->pairs->block : g->fns->block)(&blk);
                 if (d->col_sums && t->row == 0)
                     sum_columns(r, t, t->col + j, &blk, n_done == 0);
             }
@@ -736,7 +813,7 @@ static void tile_task(void *arg, int64_t task, int thread)
     t.n_rows = wf_min_i64(g->tile_m, d->m - t.row);
     t.n_cols = wf_min_i64(g->tile_n, d->n - t.col);
     t.k = t.chunk * g->chunk_k;
-    t.n_k = wf_min_i64(g->chunk_k, d->k - t.k);
+    t.n_k = wf_min_i64(g->chunk_k, g->k - t.k);
     if (g->n_chunks > 1) {
         t.c = part_of(r, t.chunk, t.batch) + t.row * d->n + t.col;
         t.ldc = d->n;

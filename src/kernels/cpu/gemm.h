@@ -8,17 +8,28 @@
  * - all matrices are row-major; op(A) is m x k, op(B) is k x n, C is m x n; op is the transpose
  *   if trans_a or trans_b is set, and lda, ldb are the distances between the rows as stored;
  * - sums are f32. Each element of C adds its products in the order of k, in blocks of K, and the
- *   blocks' sums in their order. How K and C are divided depends only on the sizes, distances and
- *   types in the description and on the SIMD level, and so do the results: not on the number of
- *   threads, the epilogue or the addresses;
+ *   blocks' sums in their order. Where A and B are bf16 and the level multiplies them, that order
+ *   is 1 0 3 2 5 4 and so on, and denormals are zeros. How K and C are divided depends only on the
+ *   sizes, distances and types in the description and on the SIMD level, and so do the results:
+ *   not on the number of threads, the epilogue or the addresses;
  * - nothing is read or written outside the matrices; nothing is allocated or locked;
  * - m, n, k and batch may be 0; an empty sum is 0. */
 #ifndef WF_KERNELS_CPU_GEMM_H
 #define WF_KERNELS_CPU_GEMM_H
 
 #include "base/base.h"
+#include "weft/tensor.h"
 
 enum wf_gemm_type { WF_GEMM_F32, WF_GEMM_BF16, WF_GEMM_F16 };
+
+/* The type of products for a tensor's; -1: there is none. */
+static inline int wf_gemm_type_of(weft_dtype t)
+{
+    return t == WEFT_F32    ? WF_GEMM_F32
+           : t == WEFT_BF16 ? WF_GEMM_BF16
+           : t == WEFT_F16  ? WF_GEMM_F16
+                            : -1;
+}
 
 /* ---- the pieces ------------------------------------------------------------------------------ */
 
@@ -45,6 +56,21 @@ struct wf_gemm_block {
     int64_t ldc;
     const void *soon;
     int64_t soon_n, soon_bytes, soon_next;
+};
+
+/* Of levels that multiply bf16: the pieces of products whose A and B are both bf16. An element of a
+ * block's A and B is then two bf16 that follow each other along K, in the place of a float: k and
+ * the distances count pairs, and the last pair of an odd K has a 0. A need not be aligned. The k of
+ * the other functions counts bf16, and their src is of bf16. */
+struct wf_gemm_pair_fns {
+    void (*block)(const struct wf_gemm_block *b); /* B packed */
+    /* As pack_b_part, pack_a and col_sums below. */
+    void (*pack_b_part)(float *dst, int64_t ps, const void *src, int64_t ld, bool trans, int64_t k,
+                        int64_t n);
+    void (*pack_a)(float *dst, const void *src, int64_t ld, int64_t k, int64_t m);
+    void (*col_sums)(float *dst, const struct wf_gemm_block *b);
+    /* Rows of A [m x k]; those of dst are dst_ld pairs apart. */
+    void (*copy_a)(float *dst, int64_t dst_ld, const void *src, int64_t ld, int64_t k, int64_t m);
 };
 
 /* The kernels of one SIMD level. src arguments marked void are of the given wf_gemm_type. */
@@ -81,8 +107,9 @@ struct wf_gemm_fns {
     void (*outer)(float *c, int64_t ldc, const float *a, int64_t a_rs, const float *b, int64_t m,
                   int64_t n);
     /* A benchmark: n_rounds of independent multiply-adds in registers. Returns the number of
-     * floating-point operations; no kernel of this level can do more in the same time. */
+     * floating-point operations; no kernel of this level can do more in the same time, in f32. */
     double (*peak_loop)(int64_t n_rounds);
+    const struct wf_gemm_pair_fns *pairs; /* NULL: bf16 is widened */
 };
 
 /* The kernels of a level; the portable ones if the build has nothing better. */
@@ -127,6 +154,8 @@ enum wf_gemm_read {
 struct wf_gemm {
     struct wf_gemm_desc d;
     const struct wf_gemm_fns *fns;
+    const struct wf_gemm_pair_fns *pairs; /* NULL: elements are f32, or widened */
+    int64_t k; /* elements along K: d.k, or pairs; all that is said of K below counts them */
     int read_a, read_b; /* enum wf_gemm_read */
     bool swap;   /* few columns: C^T is computed, with the rows of C as columns, and transposed */
     bool serial; /* too small to be worth waking threads */

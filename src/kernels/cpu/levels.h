@@ -13,7 +13,7 @@
     extern const struct fns fns##_portable, fns##_avx2, fns##_avx512; \
     const struct fns *pick(weft_simd level)                           \
     {                                                                 \
-        return level == WEFT_SIMD_AVX512 ? &fns##_avx512              \
+        return level >= WEFT_SIMD_AVX512 ? &fns##_avx512              \
                : level == WEFT_SIMD_AVX2 ? &fns##_avx2                \
                                          : &fns##_portable;           \
     }                                                                 \

@@ -4,6 +4,7 @@
  *   WF_LEVEL_PORTABLE   4 floats, compiler vectors on the baseline instruction set, no FMA
  *   WF_LEVEL_AVX2       8 floats, AVX2 + FMA + F16C
  *   WF_LEVEL_AVX512     16 floats, AVX-512 F, BW, DQ, VL
+ *   WF_LEVEL_AVX512BF16 the same and AVX-512 BF16; only gemm_kernel.c is compiled for it
  * and the file sees the same names at each:
  *   vf   VF_N floats           vi, vu  VF_N int32_t, uint32_t       vm  a truth value per lane
  * vf, vi and vu take the C operators + - * / (vi, vu also & | ^ ~ << >> and unary -), lane by lane;
@@ -24,11 +25,18 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(WF_LEVEL_AVX512BF16)
+#define WF_LEVEL_AVX512
+#define WF_LEVEL_SUFFIX _avx512bf16
+#define WF_LEVEL_NAME "avx512bf16"
+#elif defined(WF_LEVEL_AVX512)
+#define WF_LEVEL_SUFFIX _avx512
+#define WF_LEVEL_NAME "avx512"
+#endif
+
 #if defined(WF_LEVEL_AVX512)
 #include <immintrin.h>
 #define VF_N 16
-#define WF_LEVEL_SUFFIX _avx512
-#define WF_LEVEL_NAME "avx512"
 #elif defined(WF_LEVEL_AVX2)
 #include <immintrin.h>
 #define VF_N 8
@@ -45,7 +53,7 @@
 #error "simd.h is for files that are compiled once per level: define one of WF_LEVEL_*"
 #endif
 
-/* WF_LEVELED(name): name_portable, name_avx2 or name_avx512. */
+/* WF_LEVELED(name): name_portable, name_avx2, name_avx512 or name_avx512bf16. */
 #define WF_LEVEL_PASTE2(a, b) a##b
 #define WF_LEVEL_PASTE(a, b) WF_LEVEL_PASTE2(a, b)
 #define WF_LEVELED(name) WF_LEVEL_PASTE(name, WF_LEVEL_SUFFIX)
@@ -636,6 +644,19 @@ WF_SIMD_INLINE vf vf_load_bf16n(const uint16_t *p, int64_t n)
 {
     return vf_from_bf16(vi_load_u16n(p, n));
 }
+#if defined(WF_LEVEL_AVX512BF16)
+/* c + a[1] b[1] + a[0] b[0], of lanes that are pairs of bf16: two fused multiply-adds in this order,
+ * each rounded to nearest. Denormals are zeros, as operands and as results, whatever MXCSR says. */
+WF_SIMD_INLINE vf vf_dot_bf16(vi a, vi b, vf c)
+{
+    return (vf)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+}
+/* The first n of 32 halves as pairs; the others are 0. */
+WF_SIMD_INLINE vi vi_load_pairsn(const uint16_t *p, int64_t n)
+{
+    return (vi)_mm512_maskz_loadu_epi16((__mmask32)((UINT64_C(1) << n) - 1), p);
+}
+#endif
 WF_SIMD_INLINE void vf_store_bf16(uint16_t *p, vf x) { vi_store_u16(p, vi_to_bf16(x)); }
 WF_SIMD_INLINE void vf_store_bf16n(uint16_t *p, vf x, int64_t n)
 {

@@ -793,7 +793,7 @@ void weft_job_free(weft_job *job)
 
 weft_status weft_job_context(const weft_job *job, weft_log_fn *log, void *log_arg, weft_ctx **out)
 {
-    static const char *const levels[] = {"auto", "portable", "avx2", "avx512"};
+    static const char *const levels[] = {"auto", "portable", "avx2", "avx512", "avx512bf16"};
     weft_ctx_opts o = {.size = sizeof o,
                        .threads = (int)job->threads,
                        .spin_us = job->spin_us ? (int)job->spin_us : WEFT_ZERO,

@@ -45,7 +45,7 @@ weft_status wf_fit_fingerprint(const weft_trainer *t, const weft_data *d,
     wf_fp_init(out, t->ctx);
     describe_training(t, out);
     wf_fn_describe(t->bound->fit, out);
-    wf_kernels_describe(t->ctx, out);
+    wf_kernels_describe(t->bound->fit, out);
     if (fed->batch)
         wf_fp_add(out, WF_FP_DATA, "the batch size", NULL, "%lld", (long long)fed->batch);
     st = out->st ? out->st : wf_ds_describe(d, fed->ds, out);

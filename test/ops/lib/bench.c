@@ -122,7 +122,7 @@ void row_bench(struct row *r)
     }
     row_data(r);
     row_feeds(r, WEFT_F32, feeds);
-    for (weft_simd s = WEFT_SIMD_PORTABLE; s <= WEFT_SIMD_AVX512; s++)
+    for (weft_simd s = WEFT_SIMD_PORTABLE; s <= WEFT_SIMD_AVX512BF16; s++)
         for (int k = 0; k < 2 && r->b->ctx[s][k]; k++) {
             struct timed t = {0};
 

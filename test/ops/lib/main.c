@@ -47,7 +47,7 @@ static char *row_line(const struct op_case *c)
 
 static void contexts_free(struct contexts *b)
 {
-    for (int s = 0; s <= WEFT_SIMD_AVX512; s++)
+    for (int s = 0; s <= WEFT_SIMD_AVX512BF16; s++)
         for (int t = 0; t < N_THREAD_COUNTS; t++)
             weft_ctx_free(b->ctx[s][t]);
     weft_ctx_free(b->base);

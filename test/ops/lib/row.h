@@ -11,7 +11,7 @@
 /* Contexts of every level and number of threads (1, 2, 3, 7); NULL for levels that the CPU
  * lacks. */
 struct contexts {
-    weft_ctx *ctx[WEFT_SIMD_AVX512 + 1][N_THREAD_COUNTS];
+    weft_ctx *ctx[WEFT_SIMD_AVX512BF16 + 1][N_THREAD_COUNTS];
     weft_ctx *base; /* portable, one thread: where graphs are built and references run */
 };
 

@@ -11,18 +11,19 @@
 
 #include "base/base.h"
 
-static const char *const names[] = {"avx2",     "fma",      "f16c",    "avx512f",
-                                    "avx512bw", "avx512dq", "avx512vl"};
+static const char *const names[] = {"avx2",     "fma",      "f16c",     "avx512f",
+                                    "avx512bw", "avx512dq", "avx512vl", "avx512bf16"};
 
 static void one_missing_instruction_set_lowers_the_level(void **state)
 {
     (void)state;
     assert_int_equal(wf_simd_of(0), WEFT_SIMD_PORTABLE);
-    assert_int_equal(wf_simd_of(WF_CPU_ALL), WEFT_SIMD_AVX512);
+    assert_int_equal(wf_simd_of(WF_CPU_ALL), WEFT_SIMD_AVX512BF16);
     assert_int_equal(wf_simd_of(WF_CPU_AVX2 | WF_CPU_FMA), WEFT_SIMD_PORTABLE); /* no F16C */
     for (int i = 0; i < WF_COUNT(names); i++)
-        assert_int_equal(wf_simd_of(WF_CPU_ALL & ~(1u << i)),
-                         i < 3 ? WEFT_SIMD_PORTABLE : WEFT_SIMD_AVX2);
+        assert_int_equal(wf_simd_of(WF_CPU_ALL & ~(1u << i)), i < 3   ? WEFT_SIMD_PORTABLE
+                                                              : i < 7 ? WEFT_SIMD_AVX2
+                                                                      : WEFT_SIMD_AVX512);
     assert_int_equal(weft_simd_best(), wf_simd_of(wf_cpu_features()));
 }
 
@@ -33,7 +34,8 @@ static void levels_need_what_they_are_compiled_for(void **state)
         const char *set;
         weft_simd level;
     } levels[] = {{"set(WEFT_FLAGS_AVX2 ", WEFT_SIMD_AVX2},
-                  {"set(WEFT_FLAGS_AVX512 ", WEFT_SIMD_AVX512}};
+                  {"set(WEFT_FLAGS_AVX512 ", WEFT_SIMD_AVX512},
+                  {"set(WEFT_FLAGS_AVX512BF16 ", WEFT_SIMD_AVX512BF16}};
     char path[512], text[1 << 16] = "";
     FILE *f;
 

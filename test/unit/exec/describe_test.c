@@ -20,7 +20,7 @@ struct variant {
     const char *scratch; /* the name of a node */
     const char *var;
     int64_t width;
-    bool relu, swapped, dead, device, more;
+    bool relu, swapped, dead, device, more, bf16;
     double slope;
     float constant;
     weft_init_kind init;
@@ -62,6 +62,8 @@ static weft_fn *build(weft_ctx *ctx, const struct variant *v, weft_graph **graph
         weft_device_push(g, "/cpu:0");
     weft_scope_push(g, v->scratch);
     h = v->swapped ? weft_matmul(g, weft_neg(g, x), w, NULL) : weft_matmul(g, x, w, NULL);
+    if (v->bf16)
+        h = weft_cast(g, weft_cast(g, h, WEFT_BF16), WEFT_F32);
     h = v->relu ? weft_relu(g, h) : weft_tanh(g, h);
     h = weft_leaky_relu(g, h, WEFT_OPTS(weft_leaky_relu_opts, .alpha = v->slope));
     c = weft_constant(g, &(weft_tensor){.dtype = WEFT_F32, .data = (void *)&v->constant});
@@ -175,28 +177,59 @@ static void what_determines_the_numbers_is_named(void **state)
            "slots from 0,0) in there");
 }
 
-static void kernels_do_not_depend_on_threads(void **state)
+/* Which parts differ between the kernels of a function in two contexts. */
+static unsigned kernels_differ(const struct variant *v, const weft_ctx_opts *a,
+                               const weft_ctx_opts *b)
 {
-    struct wf_fprint f[3];
-    weft_ctx *ctx[3];
+    const weft_ctx_opts *opts[] = {a, b};
+    struct wf_fprint f[2];
+    weft_ctx *ctx[2];
     unsigned found;
 
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        ok(weft_ctx_new(WEFT_OPTS(weft_ctx_opts, .threads = i + 1, .flush_denormals = i == 2,
-                                  .simd = WEFT_SIMD_PORTABLE),
-                        &ctx[i]));
+    for (int i = 0; i < 2; i++) {
+        weft_graph *g;
+        weft_fn *fn;
+
+        ok(weft_ctx_new(opts[i], &ctx[i]));
+        fn = build(ctx[i], v, &g);
         wf_fp_init(&f[i], ctx[i]);
-        wf_kernels_describe(ctx[i], &f[i]);
+        wf_kernels_describe(fn, &f[i]);
+        weft_fn_free(fn);
+        weft_graph_free(g);
     }
     ok(wf_fp_compare(&f[0], &f[1], ~0u, NULL, NULL, &found));
-    assert_int_equal(found, 0);
-    ok(wf_fp_compare(&f[0], &f[2], ~0u, NULL, NULL, &found));
-    assert_int_equal(found, 1u << WF_FP_KERNELS);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         wf_fp_free(&f[i]);
         weft_ctx_free(ctx[i]);
     }
+    return found;
+}
+
+static void kernels_do_not_depend_on_threads(void **state)
+{
+    weft_ctx_opts one = {.size = sizeof one, .threads = 1, .simd = WEFT_SIMD_PORTABLE}, other = one;
+
+    (void)state;
+    other.threads = 2;
+    assert_int_equal(kernels_differ(&plain, &one, &other), 0);
+    other.flush_denormals = true;
+    assert_int_equal(kernels_differ(&plain, &one, &other), 1u << WF_FP_KERNELS);
+}
+
+static void products_of_bf16_are_named_where_there_is_bf16(void **state)
+{
+    weft_ctx_opts widened = {.size = sizeof widened, .threads = 1, .simd = WEFT_SIMD_AVX512},
+                  native = widened;
+    struct variant v = plain;
+
+    (void)state;
+    native.simd = WEFT_SIMD_AVX512BF16;
+    if (weft_simd_best() < native.simd)
+        skip();
+    assert_int_equal(kernels_differ(&v, &widened, &native), 0);
+    v.bf16 = true;
+    assert_int_equal(kernels_differ(&v, &native, &native), 0);
+    assert_int_equal(kernels_differ(&v, &widened, &native), 1u << WF_FP_KERNELS);
 }
 
 int main(void)
@@ -205,6 +238,7 @@ int main(void)
         cmocka_unit_test(names_threads_devices_and_dead_nodes_do_not_matter),
         cmocka_unit_test(what_determines_the_numbers_is_named),
         cmocka_unit_test(kernels_do_not_depend_on_threads),
+        cmocka_unit_test(products_of_bf16_are_named_where_there_is_bf16),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

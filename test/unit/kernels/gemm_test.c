@@ -180,12 +180,15 @@ static float expected(const struct wf_gemm *g, const struct operands *o, int64_t
     const struct wf_gemm_desc *d = &g->d;
     float old = d->accumulate ? o->c_old[b * d->stride_c + i * d->ldc + j] : 0.0f, sum = 0,
           part = 0;
+    int64_t unit = g->pairs ? 2 : 1, kc = g->kc * unit, chunk_k = g->chunk_k * unit;
     bool started = false;
 
-    for (int64_t k = 0; k < d->k; k += g->kc) {
+    for (int64_t k = 0; k < d->k; k += kc) {
         float acc = 0;
 
-        for (int64_t p = k; p < d->k && p < k + g->kc; p++)
+        for (int64_t at = k; at < d->k && at < k + kc; at++) {
+            int64_t p = g->pairs && (at ^ 1) < d->k ? at ^ 1 : at; /* the second of a pair first */
+
             acc =
                 mul_add(g->fns,
                         value_at(o->a.p, d->type_a,
@@ -193,9 +196,10 @@ static float expected(const struct wf_gemm *g, const struct operands *o, int64_t
                         value_at(o->b.p, d->type_b,
                                  b * d->stride_b + (d->trans_b ? j * d->ldb + p : p * d->ldb + j)),
                         acc);
-        if (k % g->chunk_k == 0) {
+        }
+        if (k % chunk_k == 0) {
             sum = started ? sum + part : 0;
-            if (started && k == g->chunk_k)
+            if (started && k == chunk_k)
                 sum = part;
             part = g->n_chunks == 1 && d->accumulate && !g->swap ? old + acc : acc;
             started = true;
@@ -332,7 +336,7 @@ static const struct shape empties[] = {
     {5, 3, 4, 0, 0}, {0, 40, 70, 2, 0}, {40, 300, 0, 2, 1},
 };
 
-static const struct wf_gemm_fns *levels[3];
+static const struct wf_gemm_fns *levels[4];
 static int n_levels;
 
 /* Threads meet in the same ways at every level and with every type: the thread sanitizer sees a
@@ -346,6 +350,12 @@ enum { EVERY = 1 };
 static bool is_tried(int level, int number)
 {
     return (level + number) % EVERY == 0;
+}
+
+/* In f32 the level that multiplies bf16 is the one below it, compiled again. */
+static bool is_own(int level)
+{
+    return level == 0 || !levels[level]->pairs;
 }
 
 static void every_element_is_its_sum_in_order_of_k(void **state)
@@ -405,6 +415,112 @@ static void halves_are_converted_and_summed_in_f32(void **state)
                         run_case(levels[l], &some[i], flags, types[t], flags & 1, NULL);
 }
 
+/* The level that multiplies bf16; NULL, and the test is skipped, if this CPU has none. */
+static const struct wf_gemm_fns *level_of_pairs(void)
+{
+    if (levels[n_levels - 1]->pairs)
+        return levels[n_levels - 1];
+    skip();
+    return NULL;
+}
+
+enum { BOTH_BF16 = WF_GEMM_BF16 | WF_GEMM_BF16 << 2 };
+
+static void products_of_bf16_add_pairs(void **state)
+{
+    const struct wf_gemm_fns *f = level_of_pairs();
+
+    (void)state;
+    for (int i = 0; i < WF_COUNT(shapes); i++)
+        for (int flags = 0; flags < 16; flags++) {
+            struct shape s = shapes[i];
+
+            s.k ^= (i + flags) & 1;
+            if (is_tried(i / 2, flags))
+                run_case(f, &s, flags, BOTH_BF16 | (flags / 2 % 3) << 4, flags % 3 == 0, NULL);
+        }
+    for (int i = 0; i < WF_COUNT(empties); i++)
+        for (int flags = 0; flags < 16; flags++)
+            run_case(f, &empties[i], flags, BOTH_BF16, true, NULL);
+}
+
+static void every_cut_of_bf16_keeps_the_promise(void **state)
+{
+    static const struct shape some[] = {
+        {33, 70, 301, 2, 1}, {29, 40, 2200, 1, 0}, {33, 70, 300, 2, 2}};
+    static const int64_t cuts[][3] = {
+        {7, 32, 1}, {30, 128, 1}, {16, 200, 4}, {512, 1024, 1}, {20, 64, 3}};
+    const struct wf_gemm_fns *f = level_of_pairs();
+
+    (void)state;
+    for (int i = 0; i < WF_COUNT(some) * WF_COUNT(cuts) * 4 * 4; i++) {
+        const int64_t *c = cuts[i % WF_COUNT(cuts)];
+        const struct shape *s = &some[i / 4 / 4 / WF_COUNT(cuts)];
+        int j = i / WF_COUNT(cuts), flags = j % 4;
+        bool in_place = !(flags & 1) && s->k % 2 == 0 && s->pad % 2 == 0 && j / 4 % 2;
+        struct recut re = {c[0], c[1], c[2], in_place ? WF_GEMM_DIRECT : WF_GEMM_PRIVATE,
+                           j / 8 % 2 ? WF_GEMM_SHARED : WF_GEMM_PRIVATE};
+
+        if (is_tried(0, i))
+            run_case(f, s, flags | (i % 4) << 2, BOTH_BF16, i % 2, &re);
+    }
+}
+
+static float product_of(const struct wf_gemm_fns *f, int64_t m, int64_t n, int64_t k,
+                        const uint16_t *a, const uint16_t *b, float *c)
+{
+    struct shape s = {m, n, k, 1, 0};
+    struct wf_gemm_desc d = describe(&s, 0, BOTH_BF16);
+    struct wf_gemm g;
+    struct guarded scratch;
+    size_t bytes;
+
+    wf_gemm_plan(&g, &d, f, 1, &bytes);
+    assert_ptr_equal(g.pairs, f->pairs);
+    scratch = guarded_new((bytes + 63) / 64 * 64);
+    memset(scratch.p, 0xff, (bytes + 63) / 64 * 64);
+    wf_gemm_run(&g, pools[1], a, b, c, NULL, scratch.p);
+    guarded_free(&scratch);
+    return c[0];
+}
+
+/* NaN and infinity come out as IEEE 754 says, in the elements they belong to and no others, also
+ * next to the zero that ends an odd K. Denormals are zeros. */
+static void bf16_keeps_nan_and_infinity_and_flushes_denormals(void **state)
+{
+    enum { M = 17, N = 35, K = 7, ONE = 0x3f80, INF = 0x7f80, NAN16 = 0x7fc0, TINY = 0x0040 };
+    const struct wf_gemm_fns *f = level_of_pairs();
+    uint16_t a[M * K], b[K * N];
+    float c[M * N];
+
+    (void)state;
+    for (int i = 0; i < M * K; i++)
+        a[i] = ONE;
+    for (int i = 0; i < K * N; i++)
+        b[i] = ONE;
+    a[3 * K + 6] = INF;
+    a[5 * K + 2] = NAN16;
+    a[8 * K + 6] = TINY;
+    b[6 * N + 33] = 0;
+    product_of(f, M, N, K, a, b, c);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            float x = c[i * N + j], want = (float)(K - (j == 33 || i == 8));
+
+            if (i == 5 || (i == 3 && j == 33))
+                assert_true(isnan(x));
+            else if (i == 3)
+                assert_true(isinf(x) && x > 0);
+            else
+                assert_true(x == want);
+        }
+    a[0] = TINY; /* 2^-127, times 2^120 */
+    b[0] = 0x7b80;
+    assert_true(product_of(f, 1, 1, 1, a, b, c) == 0);
+    a[0] = 0x1f80; /* 2^-64, squared: a denormal result */
+    assert_true(product_of(f, 1, 1, 1, a, a, c) == 0);
+}
+
 static void training_shapes_with_far_apart_rows(void **state)
 {
     static const struct shape some[] = {
@@ -427,7 +543,7 @@ static void every_cut_keeps_the_promise(void **state)
 
     (void)state;
     for (int l = 0; l < n_levels; l++)
-        for (int i = 0; i < WF_COUNT(some) * WF_COUNT(cuts) * 4 * 2 * 3; i++) {
+        for (int i = 0; i < WF_COUNT(some) * WF_COUNT(cuts) * 4 * 2 * 3 && is_own(l); i++) {
             const int64_t *c = cuts[i % WF_COUNT(cuts)];
             int j = i / WF_COUNT(cuts), flags = j % 4, way = j / 4 % 6;
             struct recut re = {c[0], c[1], c[2], way % 2, way / 2};
@@ -571,6 +687,9 @@ int main(void)
         cmocka_unit_test(a_column_times_a_row_has_the_same_sums),
         cmocka_unit_test(empty_sizes_give_zeros_and_the_epilogue),
         cmocka_unit_test(halves_are_converted_and_summed_in_f32),
+        cmocka_unit_test(products_of_bf16_add_pairs),
+        cmocka_unit_test(every_cut_of_bf16_keeps_the_promise),
+        cmocka_unit_test(bf16_keeps_nan_and_infinity_and_flushes_denormals),
         cmocka_unit_test(training_shapes_with_far_apart_rows),
         cmocka_unit_test(every_cut_keeps_the_promise),
         cmocka_unit_test(narrow_weights_are_cut_along_their_rows),

@@ -2,7 +2,8 @@
  *
  * Compiled once per SIMD level. A register block is up to MR rows by two vectors of columns; it
  * walks over K once, with a broadcast element of A against two vectors of B, so each element of C
- * is one chain of multiply-adds in the order of k, whichever block it is in. */
+ * is one chain of multiply-adds in the order of k, whichever block it is in. At the level with
+ * products of bf16 there is a second set of register blocks, whose elements are pairs of bf16. */
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd/block_inl.h"
 
@@ -33,6 +34,9 @@ enum shape { WIDE, WIDE_TAIL, NARROW, N_SHAPES };
 enum walk { ANY, ALONG, PACKED, N_WALKS };
 enum { UNROLL_K = 2 }; /* more, and registers run out */
 
+/* An element of A and of B: a float, or two bf16 that follow each other along K. */
+enum unit { FLOATS, PAIRS };
+
 /* clang-format off: it would move UNROLL away from its loops */
 
 /* Where row i and column p of a block of A begin. The pointers to rows are kept for every third row; the
@@ -54,9 +58,31 @@ WF_SIMD_INLINE struct rows rows_of(const int mr, const enum walk walk, const str
     return r;
 }
 
+/* Rows of bf16 need not begin at a multiple of 4 bytes. */
+WF_SIMD_INLINE vf load1(const enum unit unit, const float *p)
+{
+    int32_t pair;
+
+    if (unit == FLOATS)
+        return vf_load1(p);
+    memcpy(&pair, p, sizeof pair);
+    return vf_bits(vi_set1(pair));
+}
+
+WF_SIMD_INLINE vf mul_add(const enum unit unit, vf a, vf b, vf c)
+{
+#if defined(WF_LEVEL_AVX512BF16)
+    if (unit == PAIRS)
+        return vf_dot_bf16(vi_bits(a), vi_bits(b), c);
+#endif
+    (void)unit;
+    return vf_fma(a, b, c);
+}
+
 /* One step in K: column p of A against a row of B. */
-WF_SIMD_INLINE void step_k(const int mr, const enum shape shape, const struct rows *r, int64_t p,
-                           const float *b, int64_t n_b, vf acc[MR][2])
+WF_SIMD_INLINE void step_k(const enum unit unit, const int mr, const enum shape shape,
+                           const struct rows *r, int64_t p, const float *b, int64_t n_b,
+                           vf acc[MR][2])
 {
     const int nv = shape == NARROW ? 1 : 2;
     vf bv[2];
@@ -65,14 +91,14 @@ WF_SIMD_INLINE void step_k(const int mr, const enum shape shape, const struct ro
         shape != WIDE && j == nv - 1 ? vf_loadn(b + j * VF_N, n_b) : vf_load(b + j * VF_N);
     UNROLL for (int i = 0; i < mr; i++)
     {
-        vf av = vf_load1(r->a[i / 3] + i % 3 * r->rs + p * r->cs);
+        vf av = load1(unit, r->a[i / 3] + i % 3 * r->rs + p * r->cs);
 
-        UNROLL for (int j = 0; j < nv; j++) acc[i][j] = vf_fma(av, bv[j], acc[i][j]);
+        UNROLL for (int j = 0; j < nv; j++) acc[i][j] = mul_add(unit, av, bv[j], acc[i][j]);
     }
 }
 
-WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const enum walk walk,
-                          const struct micro *t)
+WF_SIMD_INLINE void micro(const enum unit unit, const int mr, const enum shape shape,
+                          const enum walk walk, const struct micro *t)
 {
     const int nv = shape == NARROW ? 1 : 2, n_unroll = walk == ANY ? 1 : UNROLL_K;
     const int64_t k = t->k, b_rs = t->b_rs, n_b = t->n_b;
@@ -91,7 +117,7 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const enum walk 
     for (; p + n_unroll <= k; p += n_unroll) {
         UNROLL for (int u = 0; u < n_unroll; u++)
         {
-            step_k(mr, shape, &r, u, b, n_b, acc);
+            step_k(unit, mr, shape, &r, u, b, n_b, acc);
             b += b_rs;
             wf_prefetch((const void *)soon);
             soon += soon_bytes;
@@ -99,7 +125,7 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const enum walk 
         UNROLL for (int i = 0; i < (mr + 2) / 3; i++) r.a[i] += n_unroll * r.cs;
     }
     for (; n_unroll > 1 && p < k; p++) {
-        step_k(mr, shape, &r, 0, b, n_b, acc);
+        step_k(unit, mr, shape, &r, 0, b, n_b, acc);
         b += b_rs;
         UNROLL for (int i = 0; i < (mr + 2) / 3; i++) r.a[i] += r.cs;
     }
@@ -120,37 +146,49 @@ WF_SIMD_INLINE void micro(const int mr, const enum shape shape, const enum walk 
     }
 }
 
-#define MICRO(mr)                                          \
-    static void micro_##mr##_wide(const struct micro *t)   \
-    {                                                      \
-        micro(mr, WIDE, ANY, t);                           \
-    }                                                      \
-    static void micro_##mr##_along(const struct micro *t)  \
-    {                                                      \
-        micro(mr, WIDE, ALONG, t);                         \
-    }                                                      \
-    static void micro_##mr##_packed(const struct micro *t) \
-    {                                                      \
-        micro(mr, WIDE, PACKED, t);                        \
-    }                                                      \
-    static void micro_##mr##_tail(const struct micro *t)   \
-    {                                                      \
-        micro(mr, WIDE_TAIL, ANY, t);                      \
-    }                                                      \
-    static void micro_##mr##_narrow(const struct micro *t) \
-    {                                                      \
-        micro(mr, NARROW, ANY, t);                         \
+#define MICRO(unit, mr)                                     \
+    static void unit##_##mr##_wide(const struct micro *t)   \
+    {                                                       \
+        micro(unit, mr, WIDE, ANY, t);                      \
+    }                                                       \
+    static void unit##_##mr##_along(const struct micro *t)  \
+    {                                                       \
+        micro(unit, mr, WIDE, ALONG, t);                    \
+    }                                                       \
+    static void unit##_##mr##_packed(const struct micro *t) \
+    {                                                       \
+        micro(unit, mr, WIDE, PACKED, t);                   \
+    }                                                       \
+    static void unit##_##mr##_tail(const struct micro *t)   \
+    {                                                       \
+        micro(unit, mr, WIDE_TAIL, ANY, t);                 \
+    }                                                       \
+    static void unit##_##mr##_narrow(const struct micro *t) \
+    {                                                       \
+        micro(unit, mr, NARROW, ANY, t);                    \
     }
-#define MICRO_ROW(mr)                                              \
-    {{micro_##mr##_wide, micro_##mr##_tail, micro_##mr##_narrow},  \
-     {micro_##mr##_along, micro_##mr##_tail, micro_##mr##_narrow}, \
-     {micro_##mr##_packed, micro_##mr##_tail, micro_##mr##_narrow}},
+#define MICRO_ROW(unit, mr)                                           \
+    {{unit##_##mr##_wide, unit##_##mr##_tail, unit##_##mr##_narrow},  \
+     {unit##_##mr##_along, unit##_##mr##_tail, unit##_##mr##_narrow}, \
+     {unit##_##mr##_packed, unit##_##mr##_tail, unit##_##mr##_narrow}},
+#define OF_FLOATS(mr) MICRO(FLOATS, mr)
+#define FLOATS_ROW(mr) MICRO_ROW(FLOATS, mr)
+#define OF_PAIRS(mr) MICRO(PAIRS, mr)
+#define PAIRS_ROW(mr) MICRO_ROW(PAIRS, mr)
 
 /* clang-format on */
 
-FOR_EACH_MR(MICRO)
+typedef micro_fn *const micro_table[MR][N_WALKS][N_SHAPES];
 
-static micro_fn *const micros[MR][N_WALKS][N_SHAPES] = {FOR_EACH_MR(MICRO_ROW)};
+FOR_EACH_MR(OF_FLOATS)
+
+static micro_table micros = {FOR_EACH_MR(FLOATS_ROW)};
+
+#if defined(WF_LEVEL_AVX512BF16)
+FOR_EACH_MR(OF_PAIRS)
+
+static micro_table pair_micros = {FOR_EACH_MR(PAIRS_ROW)};
+#endif
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -188,8 +226,8 @@ WF_SIMD_INLINE void ask_soon(struct micro *t, const struct wf_gemm_block *p, int
 }
 
 /* One panel of B against one group of rows. */
-WF_SIMD_INLINE void step_panel(const struct wf_gemm_block *p, struct micro *t, int64_t rows,
-                               int64_t row, int64_t col, int64_t call)
+WF_SIMD_INLINE void step_panel(micro_table table, const struct wf_gemm_block *p, struct micro *t,
+                               int64_t rows, int64_t row, int64_t col, int64_t call)
 {
     const bool plain = p->b_ld > 0;
     int64_t n = p->n - col < NR ? p->n - col : NR;
@@ -201,12 +239,12 @@ WF_SIMD_INLINE void step_panel(const struct wf_gemm_block *p, struct micro *t, i
     t->b = p->b + (plain ? col : col / NR * p->b_ps);
     t->c = p->c + row * p->ldc + col;
     ask_soon(t, p, call);
-    micros[rows - 1][walk][shape](t);
+    table[rows - 1][walk][shape](t);
 }
 
 /* A group of rows is multiplied with all panels before the next group: its part of A stays in the
  * L1 cache, and B is one long stream. */
-static void block(const struct wf_gemm_block *p)
+WF_SIMD_INLINE void all_groups(micro_table table, const struct wf_gemm_block *p)
 {
     const struct groups groups = cut_rows(p->m, most_rows(p));
     struct micro t = {.k = p->k,
@@ -226,9 +264,14 @@ static void block(const struct wf_gemm_block *p)
             t.a_cs = rows;
         }
         for (int64_t col = 0; col < p->n; col += NR)
-            step_panel(p, &t, rows, row, col, call++);
+            step_panel(table, p, &t, rows, row, col, call++);
         row += rows;
     }
+}
+
+static void block(const struct wf_gemm_block *p)
+{
+    all_groups(micros, p);
 }
 
 static void col_sums(float *dst, const struct wf_gemm_block *p)
@@ -591,6 +634,10 @@ static void flip(float *dst, int64_t dst_ld, const float *src, int64_t ld, int64
     }
 }
 
+#if defined(WF_LEVEL_AVX512BF16)
+#include "kernels/cpu/simd/pairs_inl.h"
+#endif
+
 /* ---- yardstick ------------------------------------------------------------------------------- */
 
 #define N_CHAINS 12
@@ -631,4 +678,7 @@ const struct wf_gemm_fns WF_LEVELED(wf_gemm_fns) = {
     .col_sums = col_sums,
     .outer = outer,
     .peak_loop = peak_loop,
+#if defined(WF_LEVEL_AVX512BF16)
+    .pairs = &pair_fns,
+#endif
 };
