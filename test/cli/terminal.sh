@@ -35,7 +35,8 @@ for columns in 40 80 100; do
     check "lines fit $columns columns" awk -v w=$columns '/loss:/ && length($0) >= w { bad = 1 } END { exit bad || !NR }' seen.txt
     check "loss of validation at $columns columns" grep -q "val_loss" seen.txt
 done
-on 80 NO_COLOR=1 -- --set train.epochs=10
+{ head -1 data.csv; for _ in 1 2 3 4 5 6 7 8 9 10; do tail -n +2 data.csv; done; } >more.csv # the bar is painted every 50 ms
+on 80 NO_COLOR=1 -- --set data.train.path=more.csv
 check "no colors" bash -c "! grep -qF '$esc[32m' raw.txt"
 check "a bar that is not full" grep -qE '[0-9] =*--+ ' seen.txt
 
