@@ -338,8 +338,12 @@ static void up(void *arg, int node)
 {
     struct wf_ps_worker *w = arg;
 
-    if (w->made && w->node.spec.task[node].role == WF_ROLE_CHIEF)
-        wf_site_send_copy(&w->node, node, WF_SITE_JOB, NULL, w->job, w->n_job);
+    if (!w->made || w->node.spec.task[node].role != WF_ROLE_CHIEF)
+        return;
+    wf_site_send_copy(&w->node, node, WF_SITE_JOB, NULL, w->job, w->n_job);
+    if (w->opts.print)
+        wf_site_send_copy(&w->node, node, WF_SITE_PRINT, NULL, w->opts.print,
+                          (int64_t)strlen(w->opts.print));
 }
 
 static weft_status tick(void *arg, int64_t now)

@@ -1,6 +1,7 @@
 /* lead.c - a chief as a process: its machine over links, and its store. */
 #include "ps/lead.h"
 
+#include "base/fprint.h"
 #include "cluster/codec.h"
 #include "ps/place.h"
 
@@ -337,6 +338,71 @@ static weft_status compare(struct wf_ps_chief *c, const struct wf_arrived *a)
     return WEFT_OK;
 }
 
+struct differences {
+    struct wf_ps_chief *c;
+    const char *task;
+    char first[512];
+};
+
+static void note_difference(void *arg, const struct wf_fp_diff *d)
+{
+    struct differences *s = arg;
+
+    if (!s->first[0])
+        wf_fp_say(d, "the job", s->first, sizeof s->first);
+}
+
+static void warn_of_kernels(void *arg, const struct wf_fp_diff *d)
+{
+    const struct differences *s = arg;
+    char text[512];
+
+    wf_log(s->c->node.ctx, WEFT_LOG_WARN,
+           "task '%s': %s: the last bits of results depend on who computes a shard; with "
+           "resources.kernels: portable they do not",
+           s->task, wf_fp_say(d, "the job", text, sizeof text));
+}
+
+/* It trains the same variables in the same way; but so would another model, with other data. */
+static weft_status compare_print(struct wf_ps_chief *c, const struct wf_fprint *print, int from)
+{
+    const unsigned kernels = 1u << WF_FP_KERNELS, rest = (1u << WF_N_FP) - 1 - kernels;
+    struct differences s = {.c = c, .task = c->node.spec.task[from].name};
+    unsigned found;
+    weft_status st = wf_fp_compare(print, c->print, rest, note_difference, &s, &found);
+
+    if (!st && found) {
+        wf_err(WEFT_EPEER, "%s", s.first);
+        wf_site_refuse(&c->node, from);
+        return WEFT_OK;
+    }
+    return st ? st : wf_fp_compare(print, c->print, kernels, warn_of_kernels, &s, &found);
+}
+
+static weft_status take_print(struct wf_ps_chief *c, const struct wf_arrived *a)
+{
+    weft_ctx *ctx = c->node.ctx;
+    struct wf_fprint *print = wf_alloc(ctx, sizeof *print);
+    weft_status st;
+
+    if (!print)
+        return wf_err_nomem(ctx, sizeof *print, "fingerprint");
+    st = wf_fp_parse(ctx, a->p ? a->p : "", a->n, print);
+    if (!st && !c->print) {
+        c->print = print;
+        return WEFT_OK;
+    }
+    if (!st)
+        st = compare_print(c, print, a->from);
+    else if (st != WEFT_ENOMEM && st != WEFT_ELIMIT) {
+        wf_site_refuse(&c->node, a->from);
+        st = WEFT_OK;
+    }
+    wf_fp_free(print);
+    wf_free(ctx, print);
+    return st;
+}
+
 static void tell(struct wf_ps_chief *c, int to)
 {
     if (c->made)
@@ -412,6 +478,8 @@ static weft_status received(void *arg, struct wf_arrived *a)
 
     if (a->kind == WF_SITE_JOB)
         return take_job(c, a);
+    if (a->kind == WF_SITE_PRINT)
+        return take_print(c, a);
     if (a->kind == WF_SITE_FINISHED) {
         c->finished[a->from] = true;
         wf_ps_chief_say(c, c->node.spec.task[a->from].name, "has finished");
@@ -485,6 +553,9 @@ static void free_chief(struct wf_ps_chief *c)
     wf_free(ctx, c->finished);
     wf_free(ctx, c->seen);
     wf_free(ctx, c->job);
+    if (c->print)
+        wf_fp_free(c->print);
+    wf_free(ctx, c->print);
     wf_free(ctx, c);
 }
 

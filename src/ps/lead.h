@@ -45,6 +45,7 @@ struct wf_ps_chief {
     char *job; /* as a worker sent it: the version that it starts with, then what is trained */
     int64_t n_job;
     struct wf_ps_job *read;
+    struct wf_fprint *print; /* of the first worker; NULL: none has told it */
     int64_t start, *piece_bytes;
     int *piece_home;
     bool made, ended;

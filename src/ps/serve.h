@@ -59,7 +59,9 @@ enum wf_ps_asked { WF_PS_ASK_CHECKPOINT = 'c', WF_PS_ASK_STOP = 's', WF_PS_ASK_D
 /* What a worker brings: what is trained, and its memory. Borrowed. */
 struct wf_ps_worker_opts {
     const struct wf_ps_job *job;
-    int64_t start;                            /* the version that its memory has */
+    const char
+        *print;    /* what its numbers depend on: a fingerprint (base/fprint.h); NULL: unknown */
+    int64_t start; /* the version that its memory has */
     float *params, *slot[WF_OPTIM_MAX_SLOTS]; /* params: only at the start */
     int n_slots;
     struct wf_ps_slots *slots; /* where contributions may be; NULL: they are sent */

@@ -39,8 +39,9 @@ enum wf_site_kind {
     WF_SITE_ASKED,    /* the chief wants something of a worker: a byte, enum wf_ps_asked */
     WF_SITE_QUESTION, /* a request with text in its head: of `weft ctl`, or of a task that wants to
                        * be added */
-    WF_SITE_KEPT      /* the chief tells a worker what would be restored: a step, 8 bytes. From it
+    WF_SITE_KEPT,     /* the chief tells a worker what would be restored: a step, 8 bytes. From it
                        * on, checkpoints are not deleted */
+    WF_SITE_PRINT     /* a worker tells the chief what its numbers depend on: a fingerprint */
 };
 
 /* With leases: how many came between what a worker read and what it wrote, of pieces and its

@@ -854,6 +854,19 @@ static weft_status open_writer(struct wf_resume *r)
     return weft_ckpt_writer_new(r->t->ctx, o->checkpoint, &w, &r->writer);
 }
 
+/* The fingerprint: for checkpoints, and for other workers to compare theirs with. */
+static weft_status take_print(struct wf_resume *r, const struct wf_fit_state *state)
+{
+    weft_status st;
+
+    if (!r->o->checkpoint && !wf_dist_together(r->t))
+        return WEFT_OK;
+    st = wf_fit_fingerprint(r->t, state->data, state->fed, &r->print);
+    if (!st)
+        st = wf_fp_text(&r->print, &r->print_text);
+    return !st && wf_dist_together(r->t) ? wf_dist_tell(r->t, r->print_text) : st;
+}
+
 weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit_opts *o,
                             struct wf_fit_state *state,
                             weft_status (*add_epoch)(void *arg, const double *row), void *arg)
@@ -864,13 +877,10 @@ weft_status wf_resume_begin(struct wf_resume *r, weft_trainer *t, const weft_fit
 
     *r = (struct wf_resume){.t = t, .o = o, .given_rate = t->rate, .late = late};
     wf_arena_init(&r->arena, t->ctx);
-    if (!o->checkpoint)
-        return WEFT_OK;
+    st = take_print(r, state);
+    if (st || !o->checkpoint)
+        return st;
     st = wf_resume_list(r);
-    if (!st)
-        st = wf_fit_fingerprint(t, state->data, state->fed, &r->print);
-    if (!st)
-        st = wf_fp_text(&r->print, &r->print_text);
     if (!st)
         st = find_monitor(r, state->history, &r->highest);
     if (!st)

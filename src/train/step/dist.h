@@ -65,6 +65,9 @@ enum wf_turn {
 };
 /* Whether the trainer's strategy has control records. */
 bool wf_dist_together(const weft_trainer *t);
+/* What the numbers of the training depend on, as text (base/fprint.h): who joins is compared with the
+ * others. Once a worker takes part it stays as it is. */
+weft_status wf_dist_tell(weft_trainer *t, const char *print);
 /* Before the current step. expects: every worker waits for a record here; wants: this one would
  * like to make one. */
 weft_status wf_dist_turn(weft_trainer *t, bool expects, bool wants, enum wf_turn *turn);
@@ -72,7 +75,8 @@ weft_status wf_dist_turn(weft_trainer *t, bool expects, bool wants, enum wf_turn
 weft_status wf_dist_decide(weft_trainer *t, const char *p, int64_t n, enum wf_turn *turn);
 /* The last record, and the step that it is for; freed by wf_free. */
 weft_status wf_dist_record(weft_trainer *t, char **p, int64_t *n, int64_t *at);
-/* The trainer gets the version that the job is at; *batch: of the epoch so far. */
+/* The trainer gets the version that the job is at; *batch: of the epoch so far. It may be gone
+ * already: wf_dist_turned. */
 weft_status wf_dist_seek(weft_trainer *t, int64_t *batch);
 bool wf_dist_decides(weft_trainer *t);
 /* ---- leases (servers_leases.c): shards that workers get one by one, instead of steps ------- */

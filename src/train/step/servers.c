@@ -268,6 +268,7 @@ static bool is_interrupted(void *arg)
 weft_status wf_servers_begin(struct wf_servers *s, weft_work *w, int64_t t)
 {
     struct wf_ps_worker_opts o = {.job = &s->job,
+                                  .print = s->print,
                                   .backup = s->backup,
                                   .cache_bytes = (s->row_cache_bytes + 1) / 2, /* generations */
                                   .asked = is_asked,

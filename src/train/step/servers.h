@@ -31,6 +31,7 @@ struct wf_servers {
     /* Since the first step. */
     weft_work *w;
     struct wf_ps_job job;
+    char *print; /* what its numbers depend on, for the chief; NULL: unknown */
     struct wf_ps_worker *worker;
     struct wf_served *tables; /* rows of a checkpoint; NULL: there are no tables */
     weft_work *tables_of;

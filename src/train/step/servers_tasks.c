@@ -31,6 +31,7 @@ void wf_servers_close(void *self)
     wf_free(s->ctx, s->sums);
     wf_free(s->ctx, s->start);
     wf_free(s->ctx, s->task);
+    wf_free(s->ctx, s->print);
     wf_free(s->ctx, s);
 }
 

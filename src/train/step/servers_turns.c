@@ -119,6 +119,17 @@ bool wf_dist_together(const weft_trainer *t)
     return t->dist && t->dist->kind.compute == wf_servers_compute;
 }
 
+weft_status wf_dist_tell(weft_trainer *t, const char *print)
+{
+    struct wf_servers *s = t->dist->self;
+
+    if (s->worker)
+        return WEFT_OK;
+    wf_free(s->ctx, s->print);
+    s->print = wf_strdup(s->ctx, print);
+    return s->print ? WEFT_OK : wf_err_nomem(s->ctx, strlen(print), "fingerprint");
+}
+
 static weft_status join_of(weft_trainer *t, struct wf_servers **s)
 {
     struct wf_work *w;
