@@ -271,13 +271,14 @@ static weft_status follow_here(struct fit *f)
 static weft_status follow_there(struct fit *f)
 {
     int64_t at, batch;
+    bool again;
     weft_status st = wf_fit_follow(f, &at);
 
     if (!st)
         st = wf_dist_seek(f->t, &batch);
     f->gated = -1; /* the strategy does not know yet that this worker is there */
     if (st)
-        return st;
+        return wf_fit_turn(f, st, &again);
     if (wf_dist_at(f->t) != at && !steps_left(f)) {
         f->values = NULL; /* the servers have them */
         f->at.batch = batch;

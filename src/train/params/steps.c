@@ -257,15 +257,20 @@ static weft_status take_record(weft_params *p)
 static weft_status obey(weft_params *p, enum wf_turn turn, bool *moved)
 {
     int64_t batch;
+    bool again;
     weft_status st = WEFT_OK;
 
-    while (!st && turn == WF_TURN_DECIDE)
-        st = wf_dist_decide(p->t, "", 0, &turn);
-    if (!st && (turn == WF_TURN_FOLLOW || turn == WF_TURN_MOVED))
-        st = take_record(p);
-    if (st || turn != WF_TURN_MOVED)
-        return st;
-    st = wf_dist_seek(p->t, &batch);
+    do {
+        while (!st && turn == WF_TURN_DECIDE)
+            st = wf_dist_decide(p->t, "", 0, &turn);
+        if (!st && (turn == WF_TURN_FOLLOW || turn == WF_TURN_MOVED))
+            st = take_record(p);
+        if (st || turn != WF_TURN_MOVED)
+            return st;
+        st = wf_dist_seek(p->t, &batch);
+        again = st && wf_dist_turned(p->t, &turn);
+        st = again ? WEFT_OK : st;
+    } while (again);
     *moved = !st;
     wf_params_drop(p);
     return st;

@@ -184,6 +184,8 @@ weft_status wf_dist_seek(weft_trainer *t, int64_t *batch)
 
     wf_work_drop(s->w);
     st = wf_servers_have(s, wf_ps_worker_version(s->worker));
+    if (st == WEFT_ESTATE) /* the others did not wait for it */
+        return wf_servers_give_up(s, wf_ps_worker_version(s->worker), WF_PS_REJOIN);
     if (!st)
         st = wf_work_took(s->w, sums, marks + WF_PS_TOTALS, true);
     weft_fn_set_step(s->w->b->fit, (int64_t)marks[WF_PS_STEP]);
