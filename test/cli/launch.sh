@@ -186,9 +186,9 @@ ps: [uds:$TMPDIR/a, uds:$TMPDIR/b]
 worker: 2
 CLUSTER
 for t in chief/0 ps/0 ps/1 worker/1; do
-    "$WEFT" node --task $t --cluster cluster.yaml job.yaml --set train.shards=2 >/dev/null 2>&1 &
+    timeout 120 "$WEFT" node --task $t --cluster cluster.yaml job.yaml --set train.shards=2 >/dev/null 2>&1 &
 done
-want 0 "cluster.yaml" "$WEFT" node --role worker --task 0 --cluster cluster.yaml job.yaml \
+want 0 "cluster.yaml" timeout 120 "$WEFT" node --role worker --task 0 --cluster cluster.yaml job.yaml \
     --set train.shards=2
 same model.safetensors wanted
 for p in $(jobs -p); do
@@ -200,11 +200,11 @@ again
 # the same over TLS with certificates, and as mpirun starts processes: the first is chief and server
 want 0 "certificates of 4 tasks" "$WEFT" cert keys --ps 1 --workers 2
 [ "$(stat -c %a keys keys/ps-0.key | tr '\n' ' ')" = "700 600 " ] || { echo "FAILED: modes of keys"; bad=$((bad + 1)); }
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000)) # below those that the system gives to connections
 rank()
 {
     env OMPI_COMM_WORLD_RANK="$1" OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK="$1" OMPI_COMM_WORLD_LOCAL_SIZE=3 \
-        "$WEFT" node --ps 1 --hosts 127.0.0.1,127.0.0.1,127.0.0.1 --port $port --keys keys job.yaml --set train.shards=2
+        timeout 120 "$WEFT" node --ps 1 --hosts 127.0.0.1,127.0.0.1,127.0.0.1 --port $port --keys keys job.yaml --set train.shards=2
 }
 for r in 0 2; do
     rank $r >rank$r.txt 2>&1 &
