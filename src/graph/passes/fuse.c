@@ -72,7 +72,7 @@ static struct cluster *cluster_of(struct fuse *f, int64_t node)
 }
 
 /* An update waits for the readers of the old value. If it would wait for `c` at node k, and c for
- * an update, there may be no valid order. */
+ * an update, c would have to read copies (uncross.c). */
 static bool waits_both_ways(const struct fuse *f, const struct cluster *c, int64_t k)
 {
     bool after = false, before = false;
