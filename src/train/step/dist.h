@@ -65,8 +65,8 @@ enum wf_turn {
 };
 /* Whether the trainer's strategy has control records. */
 bool wf_dist_together(const weft_trainer *t);
-/* What the numbers of the training depend on, as text (base/fprint.h): who joins is compared with the
- * others. Once a worker takes part it stays as it is. */
+/* What the numbers of the training depend on, as text (base/fprint.h): who joins is compared with
+ * the others. Once a worker takes part it stays as it is. */
 weft_status wf_dist_tell(weft_trainer *t, const char *print);
 /* Before the current step. expects: every worker waits for a record here; wants: this one would
  * like to make one. */
