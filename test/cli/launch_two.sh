@@ -24,7 +24,7 @@ checkpoint: {dir: ckpt}
 save: model.safetensors
 YAML
 for try in 0 1 2 3 4; do # requests are repeated once a second, which is long enough for the worker that is started again
-    rm -rf ckpt model.safetensors
+    rm -rf ckpt model.safetensors out.txt err.txt
     "$WEFT" launch job.yaml --ps 1 --workers 2 --consistency async --set cluster.timeout=30 >out.txt 2>err.txt &
     launcher=$!
     for ((i = 0; i < 1000; i++)); do
